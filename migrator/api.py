@@ -18,9 +18,10 @@ from migrator.runtime.errors import MigratorError, SettingsError
 if TYPE_CHECKING:
     from migrator.mapping.patterns.answers import Answer, Parts, Records
     from migrator.settings.job import ReadSettings
+    from migrator.source.adapter.events import Adapter
     from migrator.stages.reads.functions import RoutedPattern
     from migrator.stages.reads.reads import MappedReads, Page
-    from migrator.stages.session.service import DualWriting, Service, WritingOptions
+    from migrator.stages.session.service import Service, WritingOptions
 
 __all__ = ["Answer", "DualWrite", "Migration", "Page", "Parts", "Records", "RoutedPattern", "worker_exit"]
 _Messages: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -58,7 +59,7 @@ class Migration:
 
         self._stack = stack
         self._settings = settings
-        self._by_hand: DualWriting | None = None
+        self._by_hand: Adapter | None = None
         self._reading: MappedReads | None = None
         self._is_closed = False
         self._threads = Threads(settings.connections)
@@ -132,13 +133,13 @@ class Migration:
         from migrator.stages.session.service import open_dual_writing
 
         options = replace(options, sessions=connections_at_once(sessions))
-        writing = stack.enter_context(open_dual_writing(self._service, options))
-        writing.sessions.attach(sessions)
-        stack.callback(self._forget, writing)
-        self._by_hand = self._by_hand or writing
+        adapter, watched = stack.enter_context(open_dual_writing(self._service, options))
+        watched.attach(sessions)
+        stack.callback(self._forget, adapter)
+        self._by_hand = self._by_hand or adapter
 
-    def _forget(self, writing: DualWriting) -> None:
-        if self._by_hand is writing:
+    def _forget(self, adapter: Adapter) -> None:
+        if self._by_hand is adapter:
             self._by_hand = None
 
     # ── marks that a service leaves itself ──
@@ -154,7 +155,7 @@ class Migration:
         """
         from migrator.source.adapter import by_hand
 
-        by_hand.mark_changed(self._marking().adapter, connection, table, before, after)
+        by_hand.mark_changed(self._marking(), connection, table, before, after)
 
     @contextmanager
     def changing(self, connection: Any, table: str, *keys: Any) -> Iterator[None]:
@@ -165,7 +166,7 @@ class Migration:
         """
         from migrator.source.adapter import by_hand
 
-        with by_hand.changing(self._marking().adapter, connection, table, keys):
+        with by_hand.changing(self._marking(), connection, table, keys):
             yield
 
     def begin_marking(self) -> None:
@@ -175,14 +176,14 @@ class Migration:
         """
         self._marking()
 
-    def _marking(self) -> DualWriting:
+    def _marking(self) -> Adapter:
         from migrator.stages.session.service import WritingOptions, open_dual_writing
 
         with self._lock:
             self._refuse_closed()
             if self._by_hand is None:
                 opened = open_dual_writing(self._service, WritingOptions())
-                self._by_hand = self._stack.enter_context(opened)
+                self._by_hand, _ = self._stack.enter_context(opened)
             return self._by_hand
 
     # ── reads ──

@@ -502,9 +502,9 @@ class FirstTries:
         self.failed: dict[int, Exception] = {}
 
     def send(self, sockets: SocketTransport) -> None:
-        pauses = Pauses(self._pause_s, self._store.limit.wait)
-        request = partial(self._request, sockets)
-        exchange_many(sockets.connections, len(self._writes), request, self._answer, pauses)
+        request, wait = partial(self._request, sockets), self._store.limit.wait
+        count = len(self._writes)
+        exchange_many(sockets.connections, count, request, self._answer, self._pause_s, wait)
 
     def _pause_s(self, number: int) -> float:
         limit = self._store.limit
@@ -584,33 +584,24 @@ _PIECE_BYTES = 65_536
 _NOT_YET = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
-class Pauses(Struct, frozen=True):
-    """`before_s`: seconds until a numbered request may be sent, or is to be asked for again; 0: now.
-    `wait`: sleep, if no answer is pending.
-    """
-
-    before_s: Callable[[int], float]
-    wait: Callable[[float], None]
-
-
-_NO_PAUSES = Pauses(lambda _: 0.0, time.sleep)
-
-
 def exchange_many(
     connections: Connections,
     count: int,
     request: Callable[[int], bytes],
     answered: Callable[[int, Received | BotoCoreError], bool],
-    pauses: Pauses = _NO_PAUSES,
+    pause_s: Callable[[int], float] = lambda _: 0.0,
+    wait: Callable[[float], None] = time.sleep,
 ) -> None:
     """Send `count` requests, each once. `request`: makes the bytes of a number's request right before it is
     sent.
 
     `answered`: called with each answer, or the error of its connection; returns whether more may be sent. All
     sent requests have their answers on return. If no connection can be opened, the others are left out.
+    `pause_s`: until a numbered request may be sent, or is to be asked for again; 0: now.
+    `wait`: sleep, if no answer is pending.
     Raises: errors of `request` and `answered`; nothing more is sent after that.
     """
-    _Exchanges(connections, request, answered, pauses).run(count)
+    _Exchanges(connections, request, answered, pause_s, wait).run(count)
 
 
 @dataclass(slots=True)
@@ -631,7 +622,8 @@ class _Exchanges:
     _connections: Connections
     _request: Callable[[int], bytes]
     _answered: Callable[[int, Received | BotoCoreError], bool]
-    _pauses: Pauses
+    _pause_s: Callable[[int], float]
+    _wait: Callable[[float], None]
     _free: list[_Lane] = field(default_factory=list)
     _waiting: dict[int, _Lane] = field(default_factory=dict)
     _failed: list[Exception] = field(default_factory=list)
@@ -644,7 +636,7 @@ class _Exchanges:
             while True:
                 pause_s = 0.0
                 while number < count and (lane := self._lane()) is not None:
-                    if (pause_s := self._pauses.before_s(number)) > 0:
+                    if (pause_s := self._pause_s(number)) > 0:
                         self._free.append(lane)
                         break
                     self._begin(number, lane)
@@ -652,7 +644,7 @@ class _Exchanges:
                 if self._waiting:
                     self._await(pause_s)
                 elif pause_s > 0:
-                    self._pauses.wait(pause_s)
+                    self._wait(pause_s)
                 else:
                     break
         finally:

@@ -323,14 +323,26 @@ class ReportOptions(Struct, frozen=True):
 
 
 class ReportRecords(Struct, frozen=True):
-    """The job's records in the journal. `minutes`: progress of processes in each minute since a time."""
+    """The job and its records in the journal.
 
+    `file`: as the user named it. `journal`: its location. `version`: of migrator.
+    `minutes`: progress of processes in each minute since a time.
+    `comparisons_min`: answers that a move needs.
+    """
+
+    job: str
+    file: str
+    journal: str
+    version: str
+    service_registry: ServiceRegistry
+    lag: LagReport
     runs: Sequence[Run]
     tally: Callable[[Run], Tally]
     groups: FindingGroups
     evidence: Evidence
     phases: Phases
     minutes: Callable[[float], Sequence[WorkMinute]]
+    comparisons_min: int = 200
 
 
 class ReportSides(Struct, frozen=True):
@@ -353,28 +365,10 @@ class ReportSides(Struct, frozen=True):
         return "source" if self.source is None else "table" if self.store is None else ""
 
 
-class ReportContext(Struct, frozen=True):
-    """`file`: as the user named it. `journal`: its location. `version`: of migrator.
-
-    `comparisons_min`: answers that a move needs.
-    """
-
-    job: str
-    file: str
-    journal: str
-    version: str
-    service_registry: ServiceRegistry
-    lag: LagReport
-    comparisons_min: int = 200
-
-
 class Report:
-    def __init__(
-        self, records: ReportRecords, sides: ReportSides, around: ReportContext, options: ReportOptions
-    ) -> None:
+    def __init__(self, records: ReportRecords, sides: ReportSides, options: ReportOptions) -> None:
         self.records = records
         self.sides = sides
-        self.around = around
         self.options = options
         plans = [entity.plan for entity in sides.entities]
         whole_keys = options.whole_keys or options.whole_values
@@ -402,19 +396,19 @@ class Report:
         patterns = [replace(report, budget_ms=budgets[report.name]) for report in patterns]
         refused = self._refused()
         groups = self._groups(windows, since, sum(one.count for one in refused))
-        around, lag = self.around, self.around.lag
+        job, lag = self.records, self.records.lag
         standings = Standings(
-            around.file, groups, refused, patterns, runs, lag, around.comparisons_min, self.sides.away
+            job.file, groups, refused, patterns, runs, lag, job.comparisons_min, self.sides.away
         )
         sampled = self.sides.source if self.options.values else None
         views = Views(self.sides.mapping, self.sides.entities, self._showing, sampled)
         shown = [self._showing.view(view) for view in views.all()]
         return ReportModel(
-            job=around.job,
-            journal=around.journal,
+            job=job.job,
+            journal=job.journal,
             table=self.sides.table.name,
             revision=self.sides.mapping.revision,
-            version=around.version,
+            version=job.version,
             made_at=now_s,
             since_s=self.options.since_s,
             verdict=verdict_of(standings),
@@ -443,7 +437,7 @@ class Report:
 
     def _groups(self, windows: Windows, since: float, refused: int) -> list[Group]:
         """Most differences first, shadow reads before runs, and history last."""
-        lag, backfill = self.around.lag, self._runs.get("backfill")
+        lag, backfill = self.records.lag, self._runs.get("backfill")
         around = Circumstances(
             waiting=lag.waiting or 0,
             backfilled=backfill is not None and backfill.state == "done",
@@ -467,7 +461,7 @@ class Report:
         named = [
             replace(
                 group,
-                advice=group.advice.replace("JOB", self.around.file),
+                advice=group.advice.replace("JOB", self.records.file),
                 differences=[self._showing.difference(difference) for difference in group.differences],
             )
             for group in groups
@@ -552,7 +546,7 @@ class Report:
         ]
 
     def _instances(self) -> list[InstanceReport]:
-        service_registry = self.around.service_registry
+        service_registry = self.records.service_registry
         return [
             InstanceReport(
                 service=" ".join(filter(None, (instance.service, instance.version))),

@@ -27,7 +27,6 @@ from migrator.cli.text import table_of
 from migrator.features.report.gather import (
     LIGHT,
     Report,
-    ReportContext,
     ReportOptions,
     ReportRecords,
     ReportSides,
@@ -491,7 +490,7 @@ def report(session: JobSession, html: Path | None, since_s: float, as_json: bool
     with ExitStack() as stack:
         stack.enter_context(stop_on_signals(session.stop))
         _, file = session.journal, session.path
-        stage = Report(_records(session), _sides(stack, session, options), _around(session), options)
+        stage = Report(_records(session), _sides(stack, session, options), options)
         if stage.is_empty():
             what = f"job {read.name}: nothing is on record yet"
             raise SettingsError(
@@ -512,14 +511,13 @@ def report(session: JobSession, html: Path | None, since_s: float, as_json: bool
 
 
 def _records(session: JobSession) -> ReportRecords:
-    runs, tally, groups = session.runs_as_they_stand(), session.journal.tally, session.finding_groups
-    return ReportRecords(runs, tally, groups, session.evidence, session.phases, session.processes.minutes)
-
-
-def _around(session: JobSession) -> ReportContext:
-    own, lag, job = version("single-table-migrator"), _lag(lag_of(session)), session.job
-    names = (job.name, str(session.path), session.journal.name, own)
-    return ReportContext(*names, session.service_registry(), lag, answers_needed(job.cutover))
+    job, journal = session.job, session.journal
+    return ReportRecords(
+        *(job.name, str(session.path), journal.name, version("single-table-migrator")),
+        *(session.service_registry(), _lag(lag_of(session)), session.runs_as_they_stand(), journal.tally),
+        *(session.finding_groups, session.evidence, session.phases, session.processes.minutes),
+        answers_needed(job.cutover),
+    )
 
 
 def _lag(lag: Lag) -> LagReport:

@@ -195,7 +195,7 @@ def _of_params(
     index = mapping.table.asked(pattern.index)
     if index is None:  # the parser has reported it
         return
-    origins = [(origin.plan, origin.of) for origin in origins_of(mapping, pattern, plans)]
+    origins = origins_of(mapping, pattern, plans)
     asking = [
         (where, ref) for where, _, template, _ in key_templates(pattern, index) for ref in template.refs
     ]

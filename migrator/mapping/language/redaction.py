@@ -68,9 +68,9 @@ def redaction_of(mapping: MappingModel, plans: Sequence[EntityPlan]) -> Redactio
     columns = {column for plan in plans for column in _behind(plan, names)}
     by_entity = plans_by_entity(plans)
     for pattern in mapping.patterns.values():
-        for sources in origins_of(mapping, pattern, by_entity) if pattern.redact else ():
-            places = _places(sources.plan)
-            paths = [origin.path for name, origin in sources.of.items() if name in pattern.redact]
+        for plan, of in origins_of(mapping, pattern, by_entity) if pattern.redact else ():
+            places = _places(plan)
+            paths = [origin.path for name, origin in of.items() if name in pattern.redact]
             columns |= {places[path] for path in paths if path in places}
     return Redaction(names, frozenset(columns))
 
@@ -104,10 +104,7 @@ def _of_params(
         return frozenset()
     sources = origins_of(mapping, pattern, plans)
     hidden = {
-        name
-        for source in sources
-        for name, origin in source.of.items()
-        if origin.path in redaction.paths(source.plan)
+        name for plan, of in sources for name, origin in of.items() if origin.path in redaction.paths(plan)
     }
     named = redaction.names & {param.name for param in pattern.params}
     return named | hidden | redacted_params(pattern, sources)

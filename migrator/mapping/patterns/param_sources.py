@@ -252,13 +252,8 @@ class ParamSource(Struct, frozen=True):
         return self.ref.paths[self.place]
 
 
-class EntityParamSources(Struct, frozen=True):
-    """An entity with rows that give parameters. `of`: sources by parameter name."""
-
-    plan: EntityPlan
-    of: dict[str, ParamSource] = {}
-
-
+EntityParamSources: TypeAlias = tuple[EntityPlan, Dict[str, ParamSource]]
+"""An entity with rows that give parameters, and the sources by parameter name."""
 PlansByEntity = Dict[str, Sequence[EntityPlan]]
 
 
@@ -283,19 +278,19 @@ def origins_of(mapping: Mapping, pattern: Pattern, plans: PlansByEntity) -> list
                 is_better = source.role == "equal" and by_name.get(name, source).role != "equal"
                 if name in names and (name not in by_name or is_better):
                     by_name[name] = source
-            sources.append(EntityParamSources(plan, by_name))
-    most = max((len(source.of) for source in sources), default=0)
-    return [source for source in sources if len(source.of) == most]
+            sources.append((plan, by_name))
+    most = max((len(of) for _, of in sources), default=0)
+    return [(plan, of) for plan, of in sources if len(of) == most]
 
 
 def redacted_params(pattern: Pattern, sources: Sequence[EntityParamSources]) -> frozenset[str]:
     hidden = {param.name for param in pattern.params} & set(pattern.redact)
-    for source in sources:
-        entity = source.plan.entity
+    for plan, of in sources:
+        entity = plan.entity
         written = [entity.attributes, *(item.attributes for item in entity.items)]
         behind = [attributes[name] for attributes in written for name in pattern.redact if name in attributes]
         paths = set(paths_in(behind))
-        hidden |= {name for name, origin in source.of.items() if origin.path in paths | set(pattern.redact)}
+        hidden |= {name for name, origin in of.items() if origin.path in paths | set(pattern.redact)}
     return frozenset(hidden)
 
 

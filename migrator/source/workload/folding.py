@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from msgspec import Struct
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 from sqlglot.optimizer.merge_subqueries import merge_subqueries
@@ -18,18 +17,10 @@ _OF_ROWS = {"expressions", "from_", "joins", "where", "kind"}
 """Clauses of a SELECT that returns rows unchanged."""
 
 
-class FoldedStatement(Struct, frozen=True):
-    """`asks_existence`: it only tests whether a row exists.
-    `conditional`: tables from a condition, never returned.
+def folded_statement(tree: exp.Query, facts: SchemaFacts) -> tuple[exp.Query, bool, frozenset[str]]:
+    """The folded statement, with parts that cannot be folded; whether it only tests that a row exists; and tables
+    from a condition, which are never returned. May change the tree.
     """
-
-    select: exp.Query
-    asks_existence: bool
-    conditional: frozenset[str]
-
-
-def folded_statement(tree: exp.Query, facts: SchemaFacts) -> FoldedStatement:
-    """The folded statement, with parts that cannot be folded. May change the tree."""
     for offset in list(tree.find_all(exp.Offset)):
         if isinstance(offset.expression, exp.Literal) and offset.expression.name == "0":
             offset.pop()
@@ -37,13 +28,13 @@ def folded_statement(tree: exp.Query, facts: SchemaFacts) -> FoldedStatement:
     select = _count_of_rows(of_existence or tree)
     select = _without_wrappers(select, facts)
     if not isinstance(select, exp.Select):
-        return FoldedStatement(select, of_existence is not None, frozenset())
+        return select, of_existence is not None, frozenset()
     _drop_schemas(select)
     _move_conditions(select)
     _join_inside(select)
     _compare_rows(select)
     conditional = frozenset(_join_subqueries(select, facts))
-    return FoldedStatement(select, of_existence is not None, conditional)
+    return select, of_existence is not None, conditional
 
 
 def conjuncts(select: exp.Select) -> list[exp.Expr]:

@@ -39,7 +39,6 @@ from migrator.source.engines.connect import engine_of
 from migrator.source.sql.spelling import Speller, folded, sqlglot_dialect
 from migrator.source.sql.statements import CheckedStatement, read_select
 from migrator.source.workload.folding import (
-    FoldedStatement,
     compares_columns,
     conjuncts,
     folded_statement,
@@ -597,10 +596,8 @@ class _StatementReader:
 
     def question(self) -> StatementQuestion:
         text = self._text()
-        folded = self._folded(text)
-        assert isinstance(folded.select, exp.Select)
-        select = folded.select
-        self.scope = scope_of(select, self.facts, folded.conditional)
+        select, asks_existence, conditional = self._folded(text)
+        self.scope = scope_of(select, self.facts, conditional)
         aggregates = bool(select.args.get("group")) or any(
             output.find(exp.AggFunc) for output in select.expressions
         )
@@ -608,7 +605,7 @@ class _StatementReader:
         if with_none:
             self.total = total_or_none(select, self.scope)
         conditions = self._conditions(select)
-        if folded.asks_existence or self._returns_any_key(select):
+        if asks_existence or self._returns_any_key(select):
             self._ask_for_key(select, conditions)
         if aggregates and not with_none:
             of_parents = total_of_parents(select, self.scope, conditions, self.facts)
@@ -658,7 +655,7 @@ class _StatementReader:
         text, self.names = marked(sql, self.facts.dialect)
         return text
 
-    def _folded(self, text: str) -> FoldedStatement:
+    def _folded(self, text: str) -> tuple[exp.Select, bool, frozenset[str]]:
         try:
             with quietly():
                 tree = read_select(text, self.facts.dialect)[1].copy()
@@ -674,8 +671,7 @@ class _StatementReader:
             CheckedStatement(text, self.facts.dialect)
         except SettingsError as error:
             raise NoQuestion("unsafe", str(error)) from None
-        folded = folded_statement(tree, self.facts)
-        select = folded.select
+        select, asks_existence, conditional = folded_statement(tree, self.facts)
         if not isinstance(select, exp.Select) or select.find(
             exp.Subquery, exp.Window, exp.Exists, exp.Lateral
         ):
@@ -685,7 +681,7 @@ class _StatementReader:
         given = {name for name, value in select.args.items() if value}
         if not given <= _ROWS_ALONE or "from_" not in given:
             raise NoQuestion("shape")
-        return folded
+        return select, asks_existence, conditional
 
     def _spelled(self, select: exp.Select) -> str:
         def marks(node: exp.Expr) -> exp.Expr:

@@ -12,7 +12,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from msgspec import Struct
 from sqlglot import exp
 
 from migrator.mapping.items.changes import captured_name
@@ -285,32 +284,21 @@ def file_text(path: Path, taken: str = STATEMENTS_TAKE) -> str:
 _WRITING = frozenset({"insert", "update", "delete", "replace"})
 
 
-class _StatementChange(Struct, frozen=True):
-    """`columns`: those that an update sets, by real name."""
-
-    table: str
-    columns: tuple[str, ...]
-    calls: float
-
-
 def told_writes(statements: Iterable[Statement], facts: SchemaFacts) -> WriteRates:
-    changes = _changes(statements, facts)
-    if not changes:
-        return WriteRates(why="no statement of the file writes")
     per_s, updates = defaultdict[str, float](float), defaultdict[tuple[str, str], float](float)
-    for change in changes:
-        per_s[change.table] += change.calls
-        for column in change.columns:
-            updates[change.table, column] += change.calls
+    for statement in statements:
+        if (change := _change(statement, facts)) is not None:
+            table, columns = change
+            per_s[table] += statement.calls
+            for column in columns:
+                updates[table, column] += statement.calls
+    if not per_s:
+        return WriteRates(why="no statement of the file writes")
     return WriteRates(dict(per_s), dict(updates), "the file of statements")
 
 
-def _changes(statements: Iterable[Statement], facts: SchemaFacts) -> list[_StatementChange]:
-    read = (_change(statement, facts) for statement in statements)
-    return [change for change in read if change is not None]
-
-
-def _change(statement: Statement, facts: SchemaFacts) -> _StatementChange | None:
+def _change(statement: Statement, facts: SchemaFacts) -> tuple[str, list[str]] | None:
+    """The table that a statement writes, and the columns that an update sets, by real name."""
     if first_word(statement.sql) not in _WRITING or len(statement.sql) > LONGEST:
         return None
     text, _ = marked(statement.sql.strip().rstrip(";"), facts.dialect)
@@ -321,7 +309,7 @@ def _change(statement: Statement, facts: SchemaFacts) -> _StatementChange | None
     table = None if named is None else table_named(facts, named)
     if table is None:
         return None
-    return _StatementChange(captured_name(table), tuple(_set_columns(tree, table)), statement.calls)
+    return captured_name(table), _set_columns(tree, table)
 
 
 def _set_columns(tree: exp.Expression, table: TableFacts) -> list[str]:
@@ -353,11 +341,6 @@ _CELL = re.compile(r"(?<!\\)\|")
 _RULE = re.compile(r"[\s|:-]+")
 
 
-class _Line(Struct, frozen=True):
-    number: int
-    cells: dict[str, str]
-
-
 @dataclass
 class _List:
     """A list while it is read, with its faults."""
@@ -379,13 +362,13 @@ def listed_questions(text: str, file: Path, dialect: str) -> tuple[list[Statemen
     lines = list(_lines(reading, _markdown(text) if file.suffix.lower() == ".md" else _csv(text)))
     statements, in_words = list[Statement](), list[Unserved]()
     names: dict[str, int] = {}
-    for line in lines:
-        statement = _statement(reading, line)
-        if statement.name and names.setdefault(statement.name, line.number) != line.number:
+    for number, cells in lines:
+        statement = _statement(reading, number, cells)
+        if statement.name and names.setdefault(statement.name, number) != number:
             reading.fault(
-                line.number, "name", f"line {names[statement.name]} has the same name; give each its own"
+                number, "name", f"line {names[statement.name]} has the same name; give each its own"
             )
-        if line.cells.get("sql"):
+        if cells.get("sql"):
             statements.append(statement)
         else:
             in_words.append(Unserved(statement, "words"))
@@ -396,7 +379,7 @@ def listed_questions(text: str, file: Path, dialect: str) -> tuple[list[Statemen
     return merged(statements, dialect), in_words
 
 
-def _lines(reading: _List, rows: Sequence[tuple[int, list[str]]]) -> Iterator[_Line]:
+def _lines(reading: _List, rows: Sequence[tuple[int, list[str]]]) -> Iterator[tuple[int, dict[str, str]]]:
     if not rows:
         return
     (number, head), *rest = rows
@@ -415,7 +398,7 @@ def _lines(reading: _List, rows: Sequence[tuple[int, list[str]]]) -> Iterator[_L
             )
         known = {column: cell.strip() for column, cell in zip(columns, cells, strict=False) if column}
         if any(cell.strip() for cell in cells):
-            yield _Line(number, known)
+            yield number, known
 
 
 def _csv(text: str) -> list[tuple[int, list[str]]]:
@@ -458,40 +441,42 @@ def _unquoted(cell: str) -> str:
     return cell[1:-1].strip() if len(cell) > 1 and cell[0] == cell[-1] == "`" else cell
 
 
-def _statement(reading: _List, line: _Line) -> Statement:
-    sql, words = line.cells.get("sql", ""), line.cells.get("words", "")
+def _statement(reading: _List, number: int, cells: Mapping[str, str]) -> Statement:
+    sql, words = cells.get("sql", ""), cells.get("words", "")
     if not sql and not words:
-        reading.fault(line.number, "", "neither SQL nor words; write the question")
+        reading.fault(number, "", "neither SQL nor words; write the question")
     # A list may contain examples with values: those in SQL are removed, as from a log.
     try:
         if sql and len(statements_of(sql, reading.dialect)) > 1:
-            reading.fault(line.number, "sql", "more than one statement; give each a line")
+            reading.fault(number, "sql", "more than one statement; give each a line")
     except SettingsError as error:
-        reading.fault(line.number, "sql", str(error))
-    calls, per_s = _rate(reading, line)
-    name, who = line.cells.get("name", ""), line.cells.get("who", "")
-    return Statement(sql, calls, name, per_s=per_s, words=words, who=who, p99_ms=_p99_ms(reading, line))
+        reading.fault(number, "sql", str(error))
+    calls, per_s = _rate(reading, number, cells)
+    name, who = cells.get("name", ""), cells.get("who", "")
+    return Statement(
+        sql, calls, name, per_s=per_s, words=words, who=who, p99_ms=_p99_ms(reading, number, cells)
+    )
 
 
-def _rate(reading: _List, line: _Line) -> tuple[float, float | None]:
-    text = line.cells.get("rate", "")
+def _rate(reading: _List, number: int, cells: Mapping[str, str]) -> tuple[float, float | None]:
+    text = cells.get("rate", "")
     match = _FREQUENCY.fullmatch(text)
     if not text or text.lower() in _WORDS_OF_RATES:
         return _WORDS_OF_RATES.get(text.lower(), 1.0), None
     per_s = None if match is None else _per_s(match["number"], match["unit"] or "s")
     if per_s is None:
         known = ", ".join(_WORDS_OF_RATES)
-        reading.fault(line.number, "rate", f"no rate; write {_RATES}, or one of: {known}")
+        reading.fault(number, "rate", f"no rate; write {_RATES}, or one of: {known}")
         return 1.0, None
     return per_s, per_s
 
 
-def _p99_ms(reading: _List, line: _Line) -> float | None:
-    text = line.cells.get("p99", "")
+def _p99_ms(reading: _List, number: int, cells: Mapping[str, str]) -> float | None:
+    text = cells.get("p99", "")
     match = _LATENCY.fullmatch(text)
     if not text:
         return None
     if match is None or not float(match["number"]):
-        reading.fault(line.number, "latency", "no time; write 10 ms, < 30 ms or 1 s")
+        reading.fault(number, "latency", "no time; write 10 ms, < 30 ms or 1 s")
         return None
     return float(match["number"]) * (1000 if (match["unit"] or "ms").lower() == "s" else 1)

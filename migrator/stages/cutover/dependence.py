@@ -30,13 +30,6 @@ from migrator.stages.live.instances import FORGOTTEN_S
 _SHOWN = 5
 
 
-class Tombstones(Struct, frozen=True):
-    """Counts of tombstones. Ripe ones are past the reach of any late writer."""
-
-    all: int
-    ripe: int
-
-
 class Dependence(Struct, frozen=True):
     """`tables`: those that entities read; `unread`: the source's other tables.
     `looks`: two counts of changes, `apart_s` seconds apart.
@@ -53,7 +46,8 @@ class Dependence(Struct, frozen=True):
     marks: MarksState | Unknown
     waiting: Mapping[str, int] | Unknown
     verified: VerifyOnRecord | None | Unknown
-    tombstones: Tombstones | None = None
+    tombstones: tuple[int, int] | None = None
+    """Of all, and of the ripe ones, which are past the reach of any late writer."""
     revision: str = ""
     confirmed: Mapping[str, Mapping[str, int]] = {}
 
@@ -299,10 +293,10 @@ def _unread(dependence: Dependence, limits: CutoverSettings) -> Iterator[Line]:
 def _tombstones(dependence: Dependence) -> Iterator[Line]:
     if dependence.tombstones is None:
         return
-    counts = dependence.tombstones
-    observed = f"{counts.all:,} of them, {counts.ripe:,} ripe"
-    mend = "run `migrator clean --tombstones`" if counts.ripe else "they ripen by themselves"
-    yield condition("tombstones", "no tombstone is left", not counts.all, observed, mend)
+    count, ripe = dependence.tombstones
+    observed = f"{count:,} of them, {ripe:,} ripe"
+    mend = "run `migrator clean --tombstones`" if ripe else "they ripen by themselves"
+    yield condition("tombstones", "no tombstone is left", not count, observed, mend)
 
 
 # ── Direct entities: the conditions under which the service may write an entity past SQL ──

@@ -167,7 +167,7 @@ def draw(mapping: MappingModel, pattern: Pattern, pool: RowSample, samples: int,
     if not sources:
         return SampledParams((), why="no item has a matching key")
     drawing = [
-        _Drawing(mapping, pattern, source, pool.rows(source.plan.entity.name), rng) for source in sources
+        _Drawing(mapping, pattern, source, pool.rows(source[0].entity.name), rng) for source in sources
     ]
     sets = [made for _ in range(samples) if (made := rng.choice(drawing).params()) is not None]
     refusals = (drawing_of_source.refused for drawing_of_source in drawing if drawing_of_source.refused)
@@ -185,25 +185,25 @@ class _Drawing:
         self,
         mapping: MappingModel,
         pattern: Pattern,
-        origins: EntityParamSources,
+        sources: EntityParamSources,
         rows: list[Row],
         rng: random.Random,
     ) -> None:
         self.pattern = pattern
         self._requests = Requests(mapping, pattern)
         self._cut = cut_params(pattern)
-        self.origins = origins
+        self.plan, self.origins = sources
         self.rows = rows
         self.rng = rng
         self.refused = ""
         self._params = {param.name: param for param in pattern.params}
-        columns = {name: column_of(origin.path, origins.plan) for name, origin in origins.of.items()}
+        columns = {name: column_of(origin.path, self.plan) for name, origin in self.origins.items()}
         self._strict = {name for name, column in columns.items() if column and column.kind.strict}
-        self._alike = {name: alike for name in origins.of if (alike := self._alike_of(name))}
-        places = places_of(origins.plan, FilterContext.of(mapping))
+        self._alike = {name: alike for name in self.origins if (alike := self._alike_of(name))}
+        places = places_of(self.plan, FilterContext.of(mapping))
         self._getters: dict[str, Callable[[Row], Any]] = {
-            name: _getter(origin, lambda ref: compile_ref(ref, places), origins.plan.entity.schema)
-            for name, origin in origins.of.items()
+            name: _getter(origin, lambda ref: compile_ref(ref, places), self.plan.entity.schema)
+            for name, origin in self.origins.items()
         }
 
     def params(self) -> ParamSet | None:
@@ -248,7 +248,7 @@ class _Drawing:
         return texts
 
     def _from_rows(self, param: Param, anchor: Row, other: Row | None) -> str:
-        origin = self.origins.of[param.name]
+        origin = self.origins[param.name]
         value = self._value(param.name, anchor)
         if param.many:
             return list_text([self._spelled(param.name, text) for text in self._several(param, anchor)])
@@ -263,7 +263,7 @@ class _Drawing:
         return self._spelled(param.name, param_text(value, param.type))
 
     def _alike_of(self, name: str) -> tuple[Alike, ...]:
-        origin, plan = self.origins.of[name], self.origins.plan
+        origin, plan = self.origins[name], self.plan
         column = column_of(origin.path, plan) if SCHEMA_PATH not in origin.ref.paths else None
         if column is None or origin.role != "equal" or self._params[name].type != "text":
             return ()
@@ -288,7 +288,7 @@ class _Drawing:
 
     def _several(self, param: Param, anchor: Row) -> list[str]:
         others = [
-            name for name, origin in self.origins.of.items() if origin.role == "equal" and name != param.name
+            name for name, origin in self.origins.items() if origin.role == "equal" and name != param.name
         ]
         same = [
             row for row in self.rows if all(self._getters[n](row) == self._getters[n](anchor) for n in others)
@@ -301,22 +301,22 @@ class _Drawing:
         return list(dict.fromkeys(param_text(value, param.type) for value in values))
 
     def _other(self, param: Param, anchor: Row | None, texts: Mapping[str, str]) -> str:
-        if param.name == self.pattern.schema and self.origins.plan.entity.schema is not None:
-            return self.origins.plan.entity.schema
+        if param.name == self.pattern.schema and self.plan.entity.schema is not None:
+            return self.plan.entity.schema
         if param.name in self._strict:
             raise RowError("the source refuses a value of no row")
         begun = self._bucket()
         if begun is not None and anchor is not None and param.type in ("timestamp", "date"):
-            return bucket_text(self._value(begun, anchor), self.origins.of[begun].unit, param, after=True)
+            return bucket_text(self._value(begun, anchor), self.origins[begun].unit, param, after=True)
         return made_up(self.pattern, param, self.rng, texts)
 
     def _bucket(self) -> str | None:
-        return next((name for name, origin in self.origins.of.items() if origin.role == "bucket"), None)
+        return next((name for name, origin in self.origins.items() if origin.role == "bucket"), None)
 
     def _lose(self, texts: dict[str, str]) -> bool:
         """Replace a value compared for equality by one that no row has; False if there is none."""
         near = self.pattern.near.origin if self.pattern.near else ()
-        names = sorted(n for n, origin in self.origins.of.items() if origin.role == "equal" and n in texts)
+        names = sorted(n for n, origin in self.origins.items() if origin.role == "equal" and n in texts)
         names = [n for n in names if n not in (*near, *self._strict) and n != self.pattern.schema]
         if not names or not self.rows:
             return False
@@ -332,14 +332,14 @@ class _Drawing:
     # ── description ──
 
     def in_words(self) -> dict[str, str]:
-        table = self.origins.plan.table.name
+        table = self.plan.table.name
         words = {}
         for name, param in self._params.items():
-            origin = self.origins.of.get(name)
+            origin = self.origins.get(name)
             if origin is not None and self.rows:
                 words[name] = f"{table}.{origin.path}"
             elif self._bucket() is not None and self.rows and param.type in ("timestamp", "date"):
-                words[name] = f"the end of the {self.origins.of[self._bucket() or ''].unit}"
+                words[name] = f"the end of the {self.origins[self._bucket() or ''].unit}"
             else:
                 words[name] = "the schema" if name == self.pattern.schema else MADE_UP
         return words

@@ -30,7 +30,7 @@ from migrator.runtime.errors import SettingsError, SourceError, StoppedError, Ta
 from migrator.runtime.retry import nap
 from migrator.runtime.values import replace
 from migrator.settings.job import CutoverSettings
-from migrator.stages.cutover.dependence import Dependence, Tombstones, may_be_direct, still_needed
+from migrator.stages.cutover.dependence import Dependence, may_be_direct, still_needed
 from migrator.stages.cutover.evidence import Facts, Unknown, VerifyOnRecord, judge
 from migrator.stages.cutover.rollback import WayBack, may_go_back, stays_open
 from migrator.stages.session.reverse import way_back_of
@@ -228,7 +228,7 @@ class EvidenceGatherer(Struct, frozen=True, dict=True):
         unread = {name for name, real in tables.items() if name not in read and real not in views}
         return sorted(unread | activity.named() - tables.keys())
 
-    def _tombstones(self) -> Tombstones:
+    def _tombstones(self) -> tuple[int, int]:
         count, target = 0, self.session.target
 
         def pages() -> Iterator[list[Item]]:
@@ -239,7 +239,7 @@ class EvidenceGatherer(Struct, frozen=True, dict=True):
 
         purge = self.session.purge(reads_only, dry_run=True, table_id=self.table_id)
         ripe = sum(purge.run(pages(), self.session.evidence.now_s()))
-        return Tombstones(count, ripe)
+        return count, ripe
 
     def _waiting(self, tables: Sequence[str]) -> Mapping[str, int]:
         return {} if self.installation is None else self.session.live.activity.waiting(tables)

@@ -133,16 +133,11 @@ class WritingOptions(Struct, frozen=True):
         return self.flush or self.mode == "strict"
 
 
-class DualWriting(Struct, frozen=True):
-    adapter: Adapter
-    sessions: WatchedSessions
-
-
 _COMPLETE = "start the service without dual_write, writing to the table"
 
 
 @contextmanager
-def open_dual_writing(service: Service, options: WritingOptions) -> Iterator[DualWriting]:
+def open_dual_writing(service: Service, options: WritingOptions) -> Iterator[tuple[Adapter, WatchedSessions]]:
     """Raises: SettingsError if capture, source or settings do not fit; StoppedError, TargetError, SourceError."""
     session = service.session
     installation = _begun(session)
@@ -165,7 +160,7 @@ def open_dual_writing(service: Service, options: WritingOptions) -> Iterator[Dua
         sessions = WatchedSessions(adapter.listening, flush)
         stack.callback(sessions.detach)
         stack.enter_context(service.heartbeat.playing(role))
-        yield DualWriting(adapter, sessions)
+        yield adapter, sessions
 
 
 def _begun(session: JobSession) -> Installation:

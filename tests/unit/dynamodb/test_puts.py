@@ -14,7 +14,7 @@ from botocore.exceptions import BotoCoreError, ConnectionClosedError, ReadTimeou
 
 from migrator.dynamodb.answers import Received
 from migrator.dynamodb.client import dynamodb_client
-from migrator.dynamodb.conditional import AT_ONCE, Pauses, exchange_many
+from migrator.dynamodb.conditional import AT_ONCE, exchange_many
 from migrator.dynamodb.exchange import BOTOCORE, Connections
 from migrator.runtime.retry import ending_at
 from tests import pins
@@ -226,9 +226,12 @@ def test_request_waits_for_room_while_other_answers_are_read() -> None:
     def waited(_: float) -> None:
         pytest.fail("an answer is awaited")
 
-    pauses = Pauses(lambda _: 60.0 if len(under_way) == 3 else 0.0, waited)
     with server(ok) as url:
-        exchange_many(connections_to(url), COUNT, sent, answered, pauses)
+        exchange_many(
+            *(connections_to(url), COUNT, sent, answered),
+            lambda _: 60.0 if len(under_way) == 3 else 0.0,
+            waited,
+        )
     assert (max(most), len(most), under_way) == (3, COUNT, set())
 
 
@@ -240,7 +243,10 @@ def test_pause_is_waited_for_if_no_answer_is_pending() -> None:
         waited.append(0.0)
         return request(number)
 
-    pauses = Pauses(lambda _: left.pop(0) if left else 0.0, waited.append)
     with server(ok) as url:
-        exchange_many(connections_to(url), 1, request_noted, lambda *_: True, pauses)
+        exchange_many(
+            *(connections_to(url), 1, request_noted, lambda *_: True),
+            lambda _: left.pop(0) if left else 0.0,
+            waited.append,
+        )
     assert waited == [5.0, 3.0, 0.0]

@@ -88,8 +88,10 @@ query: {key: ["EVENT#{tenant}", {between: ["E#{from:04}", "E#{to:04|or:'~'}"]}],
 def test_parameters_come_from_the_columns_behind_the_key(way: str) -> None:
     pattern, wanted = WAYS[way]
     made = checked(pattern)
-    (found,) = origins_of(made.mapping, made.mapping.patterns["p"], plans_by_entity([made.entities[0].plan]))
-    assert {name: (one.path, one.role) for name, one in found.of.items()} == wanted
+    ((_, found),) = origins_of(
+        made.mapping, made.mapping.patterns["p"], plans_by_entity([made.entities[0].plan])
+    )
+    assert {name: (one.path, one.role) for name, one in found.items()} == wanted
 
 
 def test_of_a_descending_key_the_bounds_change_sides() -> None:
@@ -107,8 +109,10 @@ access_patterns:
 """
     schema = facts(table("e", {"id": "integer!", "a": "text!", "n": "integer!"}))
     made = check_mapping(examine_mapping(text, "m.yaml"), schema)
-    (found,) = origins_of(made.mapping, made.mapping.patterns["p"], plans_by_entity([made.entities[0].plan]))
-    assert {name: one.role for name, one in found.of.items()} == {"a": "equal", "high": "high", "low": "low"}
+    ((_, found),) = origins_of(
+        made.mapping, made.mapping.patterns["p"], plans_by_entity([made.entities[0].plan])
+    )
+    assert {name: one.role for name, one in found.items()} == {"a": "equal", "high": "high", "low": "low"}
 
 
 def test_parameter_is_redacted_with_the_attribute_of_its_column() -> None:

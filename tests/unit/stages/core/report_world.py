@@ -6,7 +6,7 @@ from typing import Any
 
 from sqlalchemy import update
 
-from migrator.features.report.gather import Report, ReportContext, ReportOptions, ReportRecords, ReportSides
+from migrator.features.report.gather import Report, ReportOptions, ReportRecords, ReportSides
 from migrator.journal import schema
 from migrator.journal.operations import SqlProcesses, runs_as_they_stand
 from migrator.journal.runs import SqlFindingGroups, SqlJournal
@@ -121,6 +121,12 @@ class World:
 
     def report(self, options: ReportOptions = OPTIONS, **sides: Any) -> Report:
         records = ReportRecords(
+            "shop",
+            "jobs/shop.yaml",
+            "/jobs/.migrator/shop.db",
+            "0.1.0",
+            ServiceRegistry((), NOW_S, 30.0),
+            self.lag,
             runs_as_they_stand(self.journal, "shop"),
             self.journal.tally,
             SqlFindingGroups(self.journal.database),
@@ -128,15 +134,7 @@ class World:
             self.phases,
             SqlProcesses(self.journal.database, "shop", 30).minutes,
         )
-        around = ReportContext(
-            "shop",
-            "jobs/shop.yaml",
-            "/jobs/.migrator/shop.db",
-            "0.1.0",
-            ServiceRegistry((), NOW_S, 30.0),
-            self.lag,
-        )
-        return Report(records, replace(self.sides, **sides), around, options)
+        return Report(records, replace(self.sides, **sides), options)
 
     def gather(self, options: ReportOptions = OPTIONS, **sides: Any) -> ReportModel:
         return self.report(options, **sides).gather()

@@ -14,7 +14,6 @@ from migrator.runtime.values import replace
 from migrator.settings.job import CutoverSettings
 from migrator.stages.cutover.dependence import (
     Dependence,
-    Tombstones,
     before_the_end,
     may_be_direct,
     still_needed,
@@ -98,7 +97,7 @@ DONE = Dependence(
     marks=MarksState(),
     waiting={},
     verified=CLEAN,
-    tombstones=Tombstones(0, 0),
+    tombstones=(0, 0),
     revision="rev",
 )
 SILENT = replace(READER, id="b", alive_at=NOW_S - 3600)
@@ -204,7 +203,7 @@ WRONG: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
     "a verify that goes on": ({"verified": VerifyOnRecord(7, 0, None)}, {"verify": "unknown"}),
     "a table that cannot be asked": ({"verified": Unknown("away")}, {"verify": "unknown"}),
     "tables left": ({"unread": ("audit", "kept_1")}, {"unmigrated": "no"}),
-    "tombstones": ({"tombstones": Tombstones(3, 1)}, {"tombstones": "no"}),
+    "tombstones": ({"tombstones": (3, 1)}, {"tombstones": "no"}),
 }
 
 
