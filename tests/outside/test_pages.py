@@ -159,6 +159,18 @@ def test_unlisted_pages_and_dead_links_are_left_to_sphinx(
     assert (tmp_path / "migrator" / "settings" / "prices.yaml").is_file()
 
 
+def test_there_are_eighteen_how_tos_and_four_explanations() -> None:
+    sections = site.sections()
+    assert (len(sections["How to"]), len(sections["Explanation"])) == (18, 4)
+
+
+@pytest.mark.parametrize("name", site.sections()["How to"].values())
+def test_a_how_to_has_300_to_600_words_and_ends_with_failures(name: str) -> None:
+    text = (ROOT / name).read_text(encoding="utf-8")
+    assert 300 <= len(text.split()) <= 600
+    assert re.findall(r"^## (.+)$", text, re.MULTILINE)[-1].startswith("If it fails")
+
+
 def test_no_page_shows_a_command_that_broke() -> None:
     """Pages with commands are written by running them: what was printed is in them, also an error."""
     pages = [*(ROOT / "docs").rglob("*.md"), ROOT / "README.md"]

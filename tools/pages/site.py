@@ -71,15 +71,20 @@ def _for_the_site(name: str, text: str) -> str:
         text += "\n" + _tree("", [one for one in beside if (ROOT / folder / f"{one}.md").is_file()])
     if name != FRONT:
         return _LINK.sub(lambda link: _to_front(name, link), text)
-    contents = (ROOT / CONTENTS).read_text(encoding="utf-8")
     trees, generated = [_tree("", [CONTENTS])], [f"{GENERATED}/{one}" for one in pages()]
-    for title, section in _SECTION.findall(contents):
-        entries = [
-            f"{said.replace('`', '')} <{_file(CONTENTS, page).removesuffix('.md')}>"
-            for said, page in _LISTED.findall(section)
-        ]
+    for title, section in sections().items():
+        entries = [f"{said.replace('`', '')} <{page.removesuffix('.md')}>" for said, page in section.items()]
         trees.append(_tree(title, entries + (generated if title == "Reference" else [])))
     return text + "\n" + "\n".join(trees)
+
+
+def sections() -> dict[str, dict[str, str]]:
+    """Pages of the side bar, by their titles in it, by section."""
+    found = _SECTION.findall((ROOT / CONTENTS).read_text(encoding="utf-8"))
+    return {
+        title: {said: _file(CONTENTS, page) for said, page in _LISTED.findall(section)}
+        for title, section in found
+    }
 
 
 def _file(name: str, link: str) -> str:
