@@ -34,7 +34,13 @@ def filled(source: Capturing, application: Application) -> None:
                 service.execute(f"INSERT INTO {quoted(table.real)} ({columns}) VALUES ({marks})", values)
 
 
-@pytest.mark.parametrize("name", APPLICATIONS)
+OWN = pytest.mark.mariadb
+"""Types that MySQL does not have."""
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[OWN] if "MariaDB" in name else []) for name in APPLICATIONS]
+)
 def test_statements_are_served_as_sql_answers_or_refused(
     name: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
@@ -68,7 +74,7 @@ STRICT = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("engine", STRICT)
+@pytest.mark.parametrize("engine", ["postgresql", pytest.param("mariadb", marks=OWN)])
 def test_values_of_a_strict_type_are_compared(
     engine: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
