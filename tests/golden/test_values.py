@@ -92,6 +92,7 @@ FILTERS: list[tuple[str, str, dict[str, Any], Any]] = [
     ("lower is Unicode's", "status|lower", {"status": "STANISŁAW"}, "stanisław"),
     ("upper", "status|upper", {"status": "ab"}, "AB"),
     ("trim takes spaces away, as SQL does", "status|trim", {"status": "  a b \t "}, "a b \t"),
+    ("rtrim takes those at the end", "status|rtrim", {"status": "  a b \t  "}, "  a b \t"),
     ("or, with a NULL", "status|or:'n/a'", {}, "n/a"),
     ("or, with a value", "status|or:'n/a'", {"status": ""}, ""),
     ("or with an empty text", "\"x{status|or:''}y\"", {}, "xy"),

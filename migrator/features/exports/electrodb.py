@@ -195,6 +195,7 @@ _CALLS = {
     "lower": "lower({0})",
     "upper": "upper({0})",
     "trim": "trimmed({0})",
+    "rtrim": "trimmedEnd({0})",
     "or": "({0} ?? {quoted})",
     "escape": "escaped({0}, {separator})",
     "hash": "hash({0})",

@@ -128,6 +128,10 @@ function trimmed(value: Maybe<string>): string | undefined {
   return value?.replace(/^ +| +$/g, "");
 }
 
+function trimmedEnd(value: Maybe<string>): string | undefined {
+  return value?.replace(/ +$/, "");
+}
+
 function mapped(value: Maybe<string>, entries: ReadonlyMap<string, string>): string | undefined {
   if (value === null || value === undefined) return undefined;
   const found = entries.get(value);

@@ -70,7 +70,7 @@ def equal_form(
     if kind == "text":
         alike = ("case", *column.alike) if lowered else column.alike
         filters = ["|lower"] if "case" in alike else []
-        filters += ["|trim"] if "trailing spaces" in column.alike else []
+        filters += ["|rtrim"] if "trailing spaces" in column.alike else []
         return "".join([*filters, *(["|escape"] if several else [])])
     if lowered:
         return None

@@ -403,13 +403,11 @@ def _injective(ref: Ref, plan: EntityPlan) -> bool:
 
 
 def _drops_only_padding(spec: FilterSpec, ref: Ref, plan: EntityPlan) -> bool:
-    """Whether texts that the filter makes equal are equal in the source: of CHAR(1), '' and ' '. Of longer texts
-    it also drops leading blanks, which the source distinguishes.
-    """
+    """Whether texts that the filter makes equal are equal in the source, such as 'a' and 'a ' of CHAR(2)."""
     column = column_of(ref.paths[0], plan)
     if column is None or plan.loosely_typed or spec.mends != "trailing spaces":
         return False
-    return spec.mends in column.alike and column.kind.length == 1
+    return spec.mends in column.alike
 
 
 def equalled(plan: EntityPlan, item_type: str) -> Iterator[str]:
@@ -419,9 +417,9 @@ def equalled(plan: EntityPlan, item_type: str) -> Iterator[str]:
     is_whole = _holds_unique_key(plan, {path for ref in refs for path in ref.paths})
     for ref in refs if is_whole else ():
         column = column_of(ref.paths[0], plan)
-        names = [used.name for used in ref.filters if column and FILTERS[used.name].mends in column.alike]
-        if names:
-            more = "make texts equal that its collation distinguishes (leading spaces, rare letters)"
+        names = [used.name for used in ref.filters if FILTERS[used.name].mends == "case"]
+        if names and column is not None and "case" in column.alike:
+            more = "make texts equal that its collation distinguishes (rare letters)"
             yield f": {' and '.join(names)} of {ref.paths[0]} can {more}"
 
 

@@ -254,7 +254,8 @@ def _case(used: Filter, value: Undone, kind: Kind, *_: object) -> Undone:
 
 def _trim(used: Filter, value: Undone, kind: Kind, *_: object) -> Undone:
     if kind.name == "text" or not value.raw:
-        return both(Loss("spaces", "trim removes spaces at both ends"))
+        where = "both ends" if used.name == "trim" else "the end"
+        return both(Loss("spaces", f"{used.name} removes spaces at {where}"))
     return both(value.of_text)
 
 
@@ -393,6 +394,7 @@ STEPS: dict[str, Step] = {
     "lower": _case,
     "upper": _case,
     "trim": _trim,
+    "rtrim": _trim,
     "or": _or,
     "map": _map,
     "text": lambda used, value, *_: both(value.of_text),

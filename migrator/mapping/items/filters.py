@@ -541,7 +541,8 @@ FILTERS: dict[str, FilterSpec] = {
     ),
     "lower": _same(_plain(str.lower), mends="case", of_schema=True),
     "upper": _same(_plain(str.upper), mends="case", of_schema=True),
-    "trim": _same(_plain(lambda text: text.strip(" ")), mends="trailing spaces"),
+    "trim": _same(_plain(lambda text: text.strip(" "))),
+    "rtrim": _same(_plain(lambda text: text.rstrip(" ")), mends="trailing spaces"),
     "or": _same(
         lambda args, _: lambda value: args[0] if value is None else value,
         args=(1, 1),

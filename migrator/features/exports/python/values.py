@@ -319,6 +319,10 @@ def _filter_trim(value: Any) -> str:
     return _text(value).strip(" ")
 
 
+def _filter_rtrim(value: Any) -> str:
+    return _text(value).rstrip(" ")
+
+
 def _filter_text(value: Any) -> str:
     return _text(value)
 

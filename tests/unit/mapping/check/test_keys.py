@@ -265,15 +265,15 @@ _SPACES: Alike = "trailing spaces"
 @pytest.mark.parametrize(
     ("key", "length", "alike", "proved"),
     [
-        ("{id|trim}", 1, (_SPACES,), True),
-        ("{id|trim|escape}", 1, (_SPACES,), True),
-        ("{id|lower|trim}", 1, (_SPACES,), False),
+        ("{id|rtrim}", 1, (_SPACES,), True),
+        ("{id|rtrim|escape}", 2, (_SPACES,), True),
+        ("{id|rtrim}", None, (_SPACES,), True),
+        ("{id|lower|rtrim}", 1, (_SPACES,), False),
         ("{id|trim}", 2, (_SPACES,), False),  # ' a' and 'a '
-        ("{id|trim}", 1, (), False),  # '' and ' ' of VARCHAR(1)
-        ("{id|trim}", None, (_SPACES,), False),
+        ("{id|rtrim}", 1, (), False),  # '' and ' ' of VARCHAR(1)
     ],
 )
-def test_trim_of_one_padded_character_proves_its_key(
+def test_trim_of_padding_proves_its_key(
     key: str, length: int | None, alike: tuple[Alike, ...], proved: bool
 ) -> None:
     column = Column("id", "id", Kind("text", length=length), nullable=False, alike=alike)

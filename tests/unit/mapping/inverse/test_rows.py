@@ -183,6 +183,7 @@ LOST: list[tuple[str, str, str, dict[str, Any], dict[str, Any]]] = [
     ("name", "case", 'T: {key: ["T#{id}", "{name|lower}"]}', {"name": "a"}, {"name": "A"}),
     ("name", "case", 'T: {key: ["T#{id}", M], attributes: {a: name|upper}}', {"name": "a"}, {"name": "A"}),
     ("name", "spaces", 'T: {key: ["T#{id}", "{name|trim}"]}', {"name": "a"}, {"name": " a"}),
+    ("name", "spaces", 'T: {key: ["T#{id}", "{name|rtrim}"]}', {"name": "a"}, {"name": "a "}),
     ("name", "null", "T: {key: [\"T#{id}\", \"{name|or:'-'}\"]}", {"name": None}, {"name": "-"}),
     ("n", "null", "T: {key: [\"T#{id}\", \"{n|or:'3'}\"]}", {"n": None}, {"n": 3}),
     ("name", "map", 'T: {key: ["T#{id}", "{name|map:sizes}"]}', {"name": "s"}, {"name": "xs"}),
