@@ -22,7 +22,7 @@ from migrator.mapping.model.results import Worked
 from migrator.runtime.errors import MigratorError, amount, verb
 from migrator.runtime.logs import get_logger
 from migrator.runtime.measures import CHANGE_S, Histograms
-from migrator.runtime.values import asdict
+from migrator.runtime.values import asdict, replace
 from migrator.settings.job import Job
 from migrator.stages.cutover.moves import LagWatch, tell
 from migrator.stages.live.capture import of_another
@@ -340,25 +340,28 @@ class Lag(Struct, frozen=True):
 
 def lag_of(session: JobSession) -> Lag:
     """The lag. An unreachable source is only reported: the journal's part can still be shown."""
-    job, lifetimes = session.job, session.lifetimes
-    of_tables = session.writers_of_tables()
-    writers = [writer for table in of_tables for writer in table.living(lifetimes.gone_s)]
-    heard_lately = {writer.id for table in of_tables for writer in table.living(lifetimes.doubted_s)}
-    silent = frozenset(writer.id for writer in writers if writer.id not in heard_lately)
-    newest, digests = session.newest(), session.digests()
-    digest = "" if newest is None else newest.revision.digest
-    counts = session.open_findings.counts()
-    old = frozenset(writer.id for writer in writers if digests.get(writer.id, digest) != digest)
+    job, lag = session.job, session.journal.database.snapshot(lambda: _recorded(session))
     try:
         with open_live(job, "status", patience=ONCE, answer_within_s=STATEMENT_LIMIT_S) as live:
             installation = live.capture.installation()
             another = of_another(installation, job.name)
             marks = None if installation is None or another else live.marks.state()
     except MigratorError as error:
-        why = f"the source cannot be asked: {error}"
-        return Lag(None, writers, why, newest, old, open_findings=counts, silent=silent)
+        return replace(lag, reason=f"the source cannot be asked: {error}")
     unverified = "" if another else session.unverified(installation)
-    return Lag(marks, writers, another, newest, old, unverified, counts, silent)
+    return replace(lag, marks=marks, reason=another, unverified=unverified)
+
+
+def _recorded(session: JobSession) -> Lag:
+    lifetimes, of_tables = session.lifetimes, session.writers_of_tables()
+    writers = [writer for table in of_tables for writer in table.living(lifetimes.gone_s)]
+    heard_lately = {writer.id for table in of_tables for writer in table.living(lifetimes.doubted_s)}
+    silent = frozenset(writer.id for writer in writers if writer.id not in heard_lately)
+    newest, digests = session.newest(), session.digests()
+    digest = "" if newest is None else newest.revision.digest
+    old = frozenset(writer.id for writer in writers if digests.get(writer.id, digest) != digest)
+    counts = session.open_findings.counts()
+    return Lag(None, writers, newest=newest, old=old, open_findings=counts, silent=silent)
 
 
 # ── The hooks of `lag_high`, run by the watch of cutover and by the relay itself ──

@@ -388,7 +388,9 @@ def status_of(session: JobSession, table_away: str = "") -> JobStatus:
     look, instances = look_at(session), session.service_registry()
     job, journal = session.job, session.journal
     relays_work = any(one.is_at_work and one.process.kind == "relay" for one in look.standing)
-    runs = [_run_data(session, run) for run in session.runs_as_they_stand(relays_work=relays_work)]
+    runs = journal.database.snapshot(
+        lambda: [_run_data(session, run) for run in session.runs_as_they_stand(relays_work=relays_work)]
+    )
     revision = known_revision(job) if instances.known or look.lag.newest is not None else None
     # Without direct entities rows are the truth, and each item is made from its row.
     unkept = session.unkept.last() if session.on_record().direct else (Unkept(), 0.0)
