@@ -92,6 +92,21 @@ def test_values_of_a_strict_type_are_compared(
     assert "any length" not in ended.out
 
 
+def test_proof_says_why_a_row_makes_no_item(sqlite: Capturing, tmp_path: Path) -> None:
+    sqlite.run(
+        "CREATE TABLE t (id INTEGER PRIMARY KEY, at TIMESTAMP)", "INSERT INTO t VALUES (1, '0000-00-00')"
+    )
+    words = ["init", sqlite.url, "--out", "shop.yaml", "--statements", "none"]
+    ended = run_here(words, tmp_path, {})
+    (line,) = [line for line in ended.out.splitlines() if line.startswith("refused:")]
+    assert (ended.code, "1 row of t makes no item: t.T: column at" in line, "at|text" in line) == (
+        1,
+        True,
+        True,
+    )
+    assert run_here([*words, "--force", "--json"], tmp_path, {}).data["proof"]["refused"] == {"t": 1}
+
+
 def test_three_of_four_statements_of_applications_are_served() -> None:
     sent = [sent for application in APPLICATIONS.values() for sent in application.statements]
     assert len(sent) >= 200

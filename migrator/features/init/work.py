@@ -170,7 +170,7 @@ def _proof_data(sheet: Sheet) -> dict[str, Any]:
             for name, replay in replays.items()
         },
         "not_asked": dict(sheet.proof.apart),
-        "refused": dict(sheet.proof.refused),
+        "refused": {name: count for name, (count, _) in sheet.proof.refused.items()},
     }
 
 
@@ -238,8 +238,8 @@ def _proof_lines(sheet: Sheet) -> Iterator[str]:
     yield from (f"not proved: {name}: {why}" for name, why in proof.apart.items())
     yield from (f"differs: {name}: {text}" for name in proof.replays if (text := proof.difference(name)))
     yield from (
-        f"refused: {amount(count, 'row')} of {name} {verb(count, 'make')} no item"
-        for name, count in proof.refused.items()
+        f"refused: {amount(count, 'row')} of {name} {verb(count, 'make')} no item: {why}"
+        for name, (count, why) in proof.refused.items()
     )
 
 
@@ -661,10 +661,10 @@ class _Proving(Struct, frozen=True):
         return Proof(
             {name: replays[name] for name in asked},
             apart,
-            {name: count for name, count in refused.items() if count},
+            refused,
         )
 
-    def _moved(self, entities: Sequence[CompiledEntity], limit: int | None) -> dict[str, int]:
+    def _moved(self, entities: Sequence[CompiledEntity], limit: int | None) -> dict[str, tuple[int, str]]:
         journal = self.run.journal
         identity = identity_of("backfill", self.session, self.run.table_id, entities, f"limit={limit}")
         stage = Backfill(
@@ -676,8 +676,9 @@ class _Proving(Struct, frozen=True):
             stop=self.session.stop,
         )
         with stage.progress:
-            result = stage.run(journal.start_run(identity), entities)
-        return {name: tally.refused for name, tally in result.entities.items()}
+            result = stage.run(run := journal.start_run(identity), entities)
+        why = {finding.entity: finding.reason for finding in reversed(journal.findings(run))}
+        return {name: (tally.refused, why[name]) for name, tally in result.entities.items() if tally.refused}
 
     def _replayed(self, names: Sequence[str], each: int) -> dict[str, PatternReplay]:
         mapping = self.session.checked.mapping

@@ -376,13 +376,13 @@ class Proof(Struct, frozen=True):
     """Result of trying a proposed mapping on some rows.
 
     `apart`: why patterns were not tried.
-    `refused`: rows without items, by entity.
+    `refused`: rows without items by entity, and why the first has none.
     `missing`: why nothing was tried, or ''.
     """
 
     replays: Mapping[str, PatternReplay] = {}
     apart: Mapping[str, str] = {}
-    refused: Mapping[str, int] = {}
+    refused: Mapping[str, tuple[int, str]] = {}
     missing: str = ""
 
     @property
