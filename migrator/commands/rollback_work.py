@@ -39,9 +39,9 @@ from migrator.stages.cutover.rollback import (
     WAY_BACK,
     GoingBack,
     Owning,
-    Quiet,
     dropped_attributes,
     named,
+    quiet,
 )
 from migrator.stages.reverse.daemon import ReverseDaemon, ReverseStatus, WhileDirect, status_of
 from migrator.stages.session.evidence import EvidenceGatherer, gatherer_of
@@ -236,17 +236,16 @@ class _Back(Struct, frozen=True):
     def drain(self) -> ReverseStatus:
         """Make rows of everything written; for `quiet`, nothing else may be written."""
         self._end_others()
-        self._work_once(lambda work: work)
+        self._work_once()
         self._pause(self.session.job.cutover.quiet_s)
-        self._work_once(lambda work: self._quiet(work, f"Nothing was changed. {REVERSE_ENDED}"))
+        self._work_once(f"Nothing was changed. {REVERSE_ENDED}")
         status = self._status()
         tables = self.edges(self.names).tables
         return replace(status, waiting=[one for one in status.waiting if one.row[0] in ("", *tables)])
 
     def look(self) -> None:
         """Check that no one wrote since: the last moment at which running the command again repairs that."""
-        what = f"The record and the pattern were not changed. {REVERSE_ENDED}"
-        self._work_once(lambda work: self._quiet(work, what))
+        self._work_once(f"The record and the pattern were not changed. {REVERSE_ENDED}")
 
     def _end_others(self) -> None:
         began_at, is_told = running_s(), False
@@ -265,17 +264,16 @@ class _Back(Struct, frozen=True):
             self._pause(_LOOK_S)
             remembered.ask_to_stop()
 
-    def _work_once(self, under: Callable[[WhileDirect], WhileDirect | Quiet]) -> None:
+    def _work_once(self, quiet_or: str = "") -> None:
+        """`quiet_or`: refuse what services still write, with this advice."""
         (shards, remembered), tables = self._journals(), self.edges(self.names).tables.keys()
         edges, stop = self.edges(self.recorded), self.session.stop
         with edges.stage(self.options.settle_s) as stage:
             work = WhileDirect(stage, self.recorded, lambda: self.session.on_record().direct)
-            reader = edges.reader(under(work), shards)
+            types = {design.design.type for design in self.edges(self.names).inverse.designs}
+            design = self.session.target.design
+            reader = edges.reader(quiet(work, design, types, quiet_or) if quiet_or else work, shards)
             ReverseDaemon(reader, work, shards, stop, True, stop.wait, remembered.now(), tables).run()
-
-    def _quiet(self, work: WhileDirect, what_next: str) -> Quiet:
-        types = {design.design.type for design in self.edges(self.names).inverse.designs}
-        return Quiet(work, self.session.target.design, types, what_next)
 
     def _journals(self) -> tuple[StreamJournal, ReverseJournal]:
         return shards_of(self.session), remembered_of(self.session)

@@ -19,7 +19,6 @@ from migrator.mapping.model.durations import moment
 from migrator.mapping.model.instances import (
     AS_SET,
     Advance,
-    Beat,
     Failure,
     Operations,
     ProcessState,
@@ -315,9 +314,9 @@ class SqlProcesses(OfJob):
         state: ProcessState | None,
         share: Share | None,
         advance: Advance,
-    ) -> Beat:
-        """Store state and share; return them with their times and part, and the throttle. Also stores `advance`
-        per minute.
+    ) -> tuple[ProcessState | None, int, Throttle]:
+        """Store state and share; return the state with its times, the number of processes that share the budgets (0
+        if this one has no part yet), and the throttle. Also stores `advance` per minute.
         """
         # The share first: its lock precedes all others.
         kept, since, parts = (_NO_SHARE, 0.0, 0) if share is None else self._divided(connection, share)
@@ -329,7 +328,7 @@ class SqlProcesses(OfJob):
             state = replace(state, id=id, since=state.since or now, alive_at=now)
             self._keep_minute(connection, id, advance)
         self._put(connection, id, state, kept, since)
-        return Beat(state, parts, self._throttle(connection))
+        return state, parts, self._throttle(connection)
 
     def _divided(self, connection: Connection, own: Share) -> tuple[Share, float, int]:
         counted, now = self._counted(connection, own.scope, own.id), seconds(connection)

@@ -29,11 +29,10 @@ def journal(request: pytest.FixtureRequest) -> Iterator[SqlJournal]:
 
 def test_process_is_known_by_its_last_beat_and_journal_clock(journal: SqlJournal) -> None:
     processes = SqlProcesses(journal.database, "shop", 30)
-    beat = processes.beat("one", STATE, None, Advance())
-    first = beat.state
+    first, _, throttle = processes.beat("one", STATE, None, Advance())
     assert first is not None
-    assert (beat.throttle, first.since, first.alive_at) == (AS_SET, first.alive_at, first.since)
-    second = processes.beat("one", replace(first, done=6), None, Advance()).state
+    assert (throttle, first.since, first.alive_at) == (AS_SET, first.alive_at, first.since)
+    second, _, _ = processes.beat("one", replace(first, done=6), None, Advance())
     assert second is not None
     assert (first.id, second.id, second.since) == ("one", "one", first.since)
     operations = processes.read()
@@ -61,13 +60,13 @@ def test_what_is_not_named_stays_open(journal: SqlJournal) -> None:
     asked = processes.ask("you", "", max_write_units=2**40)
     assert (asked.paused, asked.max_write_units, asked.who, asked.reason) == (True, 2**40, "you", "")
     assert processes.throttle() == asked
-    assert processes.beat("one", STATE, None, Advance()).throttle == asked
+    assert processes.beat("one", STATE, None, Advance())[2] == asked
     assert not processes.ask("you", "", paused=False).paused
 
 
 def test_writes_of_a_process_are_kept_by_the_minute(journal: SqlJournal) -> None:
     processes = SqlProcesses(journal.database, "shop", 30)
-    first = processes.beat("one", STATE, None, Advance(items=3, write_units=4.5, lag_s=2.0)).state
+    first, _, _ = processes.beat("one", STATE, None, Advance(items=3, write_units=4.5, lag_s=2.0))
     assert first is not None
     processes.leave("one", Advance(items=2**40, write_units=9.5, lag_s=1.0))
     *_, last = processes.minutes(first.since)

@@ -26,7 +26,8 @@ class Shares:
 
     def beat(self, name: str, parts: int = 0, connections: int = 0) -> int:
         own = Share(name, self.scope, parts, connections)
-        return self.processes.beat(name, None, own, Advance()).parts
+        _, shared_by, _ = self.processes.beat(name, None, own, Advance())
+        return shared_by
 
     def taken(self) -> int:
         return self.processes.connections_taken(self.scope)
@@ -109,7 +110,7 @@ def test_connections_are_counted_while_their_process_is_there(shares: Shares) ->
 
 def test_killed_process_stays_listed_without_share(journal: SqlJournal, shares: Shares) -> None:
     state, own = ProcessState("backfill", "host-1", 77, "0.1.0"), Share("b", "run 1")
-    last = shares.processes.beat("b", state, own, Advance()).state
+    last, _, _ = shares.processes.beat("b", state, own, Advance())
     assert (shares.processes.at_work("run 1"), shares.beat("a")) == (1, 0)
     pass_by(journal, 5)
     shares.processes.ended("b")

@@ -14,7 +14,7 @@ from migrator.mapping.model.table import Item
 from migrator.runtime.errors import MigratorError, StoppedError
 from migrator.runtime.values import replace
 from migrator.source.dynamodb.reader import StreamReader, begin
-from migrator.stages.cutover.rollback import GoingBack, Owning, Quiet
+from migrator.stages.cutover.rollback import GoingBack, Owning, quiet
 from migrator.stages.live.relay import Relay, RelayOptions
 from migrator.stages.reverse.daemon import (
     DirectChangedError,
@@ -259,7 +259,7 @@ class Life:
     def look(self) -> None:
         if self.direct:
             daemon, work = self.daemon(self.direct, Event(), self.remembered.now(), once=True)
-            daemon.reader.work = Quiet(work, self.table.design, {"Pet"}, "")
+            daemon.reader.work = quiet(work, self.table.design, {"Pet"}, "")
             daemon.run()
 
     unkept = Unkept()

@@ -392,16 +392,6 @@ class Share(Struct, frozen=True):
     connections: int = 0
 
 
-class Beat(Struct, frozen=True):
-    """The journal's answer to a heartbeat. `parts`: number of processes that share the budgets, 0 if this one
-    has no part yet.
-    """
-
-    state: ProcessState | None
-    parts: int
-    throttle: Throttle
-
-
 # ── A change of a job from one revision of its mapping to another ──
 
 ChangeStep = Literal["indexes", "newest", "items", "gone", "verify", "unasked", ""]

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 from threading import Event
 
@@ -23,7 +24,6 @@ from migrator.mapping.model.results import BackfillResult
 from migrator.mapping.model.table import (
     BATCH_WRITE_ITEMS,
     EncodedItem,
-    ItemKey,
     RowTree,
     TableDesign,
     item_key_text,
@@ -32,68 +32,7 @@ from migrator.runtime.errors import StoppedError, TooSlowError, TwinRowsError, a
 from migrator.runtime.retry import nap
 from migrator.stages.backfill.write import PagePath
 from migrator.stages.core.ownership import checked_rows, need_no_twins
-from migrator.stages.core.parallel import OpenPages, PageCall, PageClaims, RunPages
-
-
-class PageWork(Struct, frozen=True):
-    """Work on the pages of one entity of a run. Called by many threads and processes at once.
-
-    `who`: the claimant of the pages.
-    `begin`: returns when the next page may begin.
-    `unwritten_before`: item keys of failed earlier writes.
-    """
-
-    source: Rows
-    journal: SqlJournal
-    path: PagePath
-    run: Run
-    entity: CompiledEntity
-    who: str
-    begin: Callable[[], None]
-    limit: int | None = None
-    unwritten_before: frozenset[str] = frozenset()
-
-    def __call__(self, page: Page) -> tuple[Page, Tally, int]:
-        self.begin()
-        started = time.monotonic()
-        rows = (page.after, page.upto, self.limit)
-        copied = self.path.copy(
-            self.entity, page, lambda raw: self.source.read_raw(self.entity.plan, raw, *rows)
-        )
-        if copied.receipt.unwritten:
-            return self._left_open(page, copied.receipt, started)
-        receipt, findings = copied.receipt, copied.findings
-        tally = Tally(
-            rows=copied.rows,
-            items=receipt.items,
-            refused=sum(finding.kind != "apart" for finding in findings),
-            expired=copied.expired,
-            bytes=receipt.bytes,
-            write_units=receipt.write_units,
-        )
-        # The checkpoint comes after the write: a crash between them repeats a page, the other order loses one.
-        self.journal.finish_page(self.run, page, tally, findings)
-        if self.unwritten_before:
-            self._settle(copied.written)
-        return page, tally, _took_ms(started)
-
-    def _left_open(self, page: Page, receipt: Receipt, started: float) -> tuple[Page, Tally, int]:
-        """A page with unwritten items: findings, and no checkpoint, so that it is read again."""
-        findings = [
-            Finding("unwritten", self.entity.name, why, item_key=item_key_text(key))
-            for key, why in receipt.unwritten.items()
-        ]
-        self.journal.leave_page(self.run, page, self.who, findings)
-        return page, Tally(), _took_ms(started)
-
-    def _settle(self, written: Sequence[ItemKey]) -> None:
-        keys = set(map(item_key_text, written))
-        self.journal.drop_findings(self.run, "unwritten", sorted(keys & self.unwritten_before))
-
-
-def _took_ms(started: float) -> int:
-    return round((time.monotonic() - started) * 1000)
-
+from migrator.stages.core.parallel import OpenPages, PageCall, PageClaims, RunPages, Worked
 
 # ── Pages of an entity: planned once, journalled, and handed out until all are done ──
 
@@ -256,10 +195,37 @@ class Backfill:
         )
 
     def work(self, run: Run, entity: CompiledEntity) -> PageCall:
-        return PageWork(
-            *(self.source, self.journal, self.path, run, entity, self.who, self.begin, self.options.limit),
-            self._unwritten(run).get(entity.name, frozenset()),
+        """Work on the pages of one entity of a run. Called by many threads at once."""
+        return partial(self._page, run, entity, self._unwritten(run).get(entity.name, frozenset()))
+
+    def _page(self, run: Run, entity: CompiledEntity, unwritten_before: frozenset[str], page: Page) -> Worked:
+        """`unwritten_before`: item keys of failed earlier writes."""
+        self.begin()
+        started, rows = time.monotonic(), (page.after, page.upto, self.options.limit)
+        copied = self.path.copy(entity, page, lambda raw: self.source.read_raw(entity.plan, raw, *rows))
+        receipt, findings = copied.receipt, copied.findings
+        if receipt.unwritten:
+            # No checkpoint, so that the page is read again.
+            unwritten = [
+                Finding("unwritten", entity.name, why, item_key=item_key_text(key))
+                for key, why in receipt.unwritten.items()
+            ]
+            self.journal.leave_page(run, page, self.who, unwritten)
+            return page, Tally(), ms_since(started)
+        tally = Tally(
+            rows=copied.rows,
+            items=receipt.items,
+            refused=sum(finding.kind != "apart" for finding in findings),
+            expired=copied.expired,
+            bytes=receipt.bytes,
+            write_units=receipt.write_units,
         )
+        # The checkpoint comes after the write: a crash between them repeats a page, the other order loses one.
+        self.journal.finish_page(run, page, tally, findings)
+        if unwritten_before:
+            settled = unwritten_before.intersection(map(item_key_text, copied.written))
+            self.journal.drop_findings(run, "unwritten", sorted(settled))
+        return page, tally, ms_since(started)
 
     def _claims(self, run: Run) -> RunPages:
         return self.pages(self.journal, run, self.who, self.stop)
@@ -309,6 +275,10 @@ class Backfill:
         unwritten = self.journal.finding_counts(run).get("unwritten", 0)
         what = f"DynamoDB did not take {amount(unwritten, 'item')} (see `migrator status --findings`)"
         raise StoppedError(f"{what}; all else is written, and the same command tries them again")
+
+
+def ms_since(started: float) -> int:
+    return round((time.monotonic() - started) * 1000)
 
 
 SPOTS = 8

@@ -247,12 +247,12 @@ class Presence:
     def beat(self) -> None:
         advance, before = self.advance(), self.state
         measured = None if before is None else self._measured(before, advance)
-        beat = self.processes.beat(self._id, measured, self.own, advance)
+        state, parts, throttle = self.processes.beat(self._id, measured, self.own, advance)
         if self.own is not None:
-            self._take(self.own, beat.parts)
-        self.state = state = beat.state
+            self._take(self.own, parts)
+        self.state = state
         if before is not None and state is not None:
-            self.pace.obey(beat.throttle)
+            self.pace.obey(throttle)
             if state.trouble and state.trouble != before.trouble:
                 with suppress(MigratorError):
                     self.processes.failed(state, state.trouble)

@@ -188,32 +188,27 @@ REVERSE_ENDED = "The processes of reverse have ended: give `migrator reverse sta
 _UNCHANGED = "Nothing was changed"
 
 
-class Quiet(Struct, frozen=True):
+def quiet(work: Work, design: TableDesign, types: Collection[str], what_next: str) -> Work:
     """A reader's work while no service may write items of these types.
 
     Records that change only migrator's attributes, or those that services keep, concern no row and are
     acknowledged. A page with any other change is not, so that its rows are made later.
     """
+    left_out = {*design.own_attributes, *design.kept}
 
-    work: Work
-    design: TableDesign
-    types: Collection[str]
-    what_next: str
+    def theirs(image: Item | None) -> Item | None:
+        return image and {name: value for name, value in image.items() if name not in left_out}
 
-    def __call__(self, records: Sequence[StreamRecord], check: Check) -> None:
-        told = [record for record in records if self._theirs(record.old) != self._theirs(record.new)]
+    def worked(records: Sequence[StreamRecord], check: Check) -> None:
+        told = [record for record in records if theirs(record.old) != theirs(record.new)]
         images = [[image for image in (record.old, record.new) if image is not None] for record in told]
-        written = sum(any(self.design.type_of(image) in self.types for image in of) for of in images)
+        written = sum(any(design.type_of(image) in types for image in of) for of in images)
         if written:
             what = f"refused: a service still writes these items ({amount(written, 'change')} just now)"
-            raise RefusedError(f"{what}; stop it, and run the command again. {self.what_next}")
-        self.work(told, check)
+            raise RefusedError(f"{what}; stop it, and run the command again. {what_next}")
+        work(told, check)
 
-    def _theirs(self, image: Item | None) -> Item | None:
-        left_out = {*self.design.own_attributes, *self.design.kept}
-        return (
-            image if image is None else {name: value for name, value in image.items() if name not in left_out}
-        )
+    return worked
 
 
 class GoingBack(Struct, frozen=True):

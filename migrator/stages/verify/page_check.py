@@ -1,9 +1,7 @@
-"""One page of a verify: rows read, made into items, compared with stored ones, and checkpointed."""
+"""Comparison of a row's items with the stored ones, and the re-check of differences."""
 
 from __future__ import annotations
 
-import time
-from array import array
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
@@ -12,65 +10,11 @@ from msgspec import Struct
 from migrator.journal.runs import SqlJournal
 from migrator.mapping.items.items import CompiledEntity, Projection, key_text, project
 from migrator.mapping.model.edges import ItemStore, ObjectStore, Rows
-from migrator.mapping.model.journal import Finding, FindingKind, Page, Run, Tally
+from migrator.mapping.model.journal import Finding, FindingKind, Run
 from migrator.mapping.model.live import Root
 from migrator.mapping.model.table import Item, ItemKey, SourceKey, TableDesign, item_key_of, source_named
 from migrator.mapping.patterns.diff import differences
 from migrator.runtime.values import replace
-from migrator.stages.verify.digests import Places, StoredDigests, match_rows
-
-
-class PageCheck(Struct, frozen=True):
-    """Check of the pages of one entity of a run. Called by many threads and processes at once.
-
-    `begin`: returns when the next page may begin.
-    `look`: digests of the stored items; without it each item is read by its key.
-    """
-
-    source: Rows
-    store: ItemStore
-    objects: ObjectStore | None
-    journal: SqlJournal
-    run: Run
-    entity: CompiledEntity
-    check: Callable[[], None]
-    begin: Callable[[], None]
-    clock: Callable[[], float]
-    look: StoredDigests | None
-
-    def __call__(self, page: Page) -> tuple[Page, Tally, int]:
-        self.begin()
-        started, places = time.monotonic(), array("I")
-        entity, look = self.entity, self.look
-        encoder = None if look is None else look.encoders.get(entity.name)
-        if look is None or encoder is None:
-            trees = self.source.read_page(entity.plan, page.after, page.upto)
-            rows, projected = len(trees), project(entity, trees, self.clock())
-            refused, differing = projected.refused, self._differing(projected, places)
-            items, expired = len(projected.items), len(projected.expired)
-        else:
-            raw = self.source.read_raw(entity.plan, encoder.raw, page.after, page.upto)
-            rows, now_s = len(raw.rows), self.clock()
-            matched = match_rows(encoder, raw, look.scan.digests, now_s, places)
-            refused, items, expired = matched.refused, matched.items, matched.expired
-            differing = self._differing(project(entity, matched.left, now_s), places)
-        different = len({finding.item_key for finding in differing})
-        tally = Tally(rows=rows, items=items, refused=len(refused), expired=expired, different=different)
-        self.check()
-        parts = [places.tobytes()] if look is not None and look.is_shared else []
-        self.journal.finish_page(self.run, page, tally, [*refused, *differing], parts=parts)
-        return page, tally, round((time.monotonic() - started) * 1000)
-
-    def _differing(self, projected: Projection[Item], places: Places) -> list[Finding]:
-        entity, look = self.entity, self.look
-        expected = projected.items
-        if look is not None:
-            expected = [item for item in expected if not look.has(item, places)]
-            for item in projected.expired:
-                look.has(item, places)
-        stored = self.store.get([entity.table.key_of(item) for item in expected])
-        differing = [finding for item in expected for finding in compare_item(entity, item, stored)]
-        return differing + missing_objects(entity, projected, self.objects)
 
 
 def compare_item(entity: CompiledEntity, expected: Item, stored: Mapping[ItemKey, Item]) -> list[Finding]:

@@ -8,6 +8,7 @@ import time
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import groupby, islice, pairwise
 from operator import itemgetter
 from threading import Event
@@ -18,13 +19,14 @@ from msgspec import Struct
 
 from migrator.journal.runs import SqlJournal
 from migrator.mapping.items.encoder import TextEncoder, compile_texts
-from migrator.mapping.items.items import CompiledEntity
+from migrator.mapping.items.items import CompiledEntity, Projection, project
 from migrator.mapping.model.edges import CountedRows, ItemStore, ObjectStore, Rows
 from migrator.mapping.model.facts import EntityPlan
 from migrator.mapping.model.instances import Newest
 from migrator.mapping.model.journal import (
     DIGESTS,
     TABLE,
+    Finding,
     Page,
     Progress,
     Run,
@@ -34,16 +36,23 @@ from migrator.mapping.model.journal import (
 )
 from migrator.mapping.model.live import ActivityCounts, Root
 from migrator.mapping.model.results import NotCompared, SampleSize, StoredRead, VerifyResult
-from migrator.mapping.model.table import ItemKey, SourceKey
+from migrator.mapping.model.table import Item, ItemKey, SourceKey
 from migrator.runtime.errors import SettingsError, SourceError
 from migrator.runtime.logs import get_logger
 from migrator.runtime.retry import nap
-from migrator.stages.backfill.stage import OthersWork, pages_of, plan_pages
+from migrator.stages.backfill.stage import OthersWork, ms_since, pages_of, plan_pages
 from migrator.stages.backfill.write import encoders_of
 from migrator.stages.core.ownership import checked_rows
-from migrator.stages.core.parallel import OpenPages, PageCall, PageClaims, RunPages, TableWalk
-from migrator.stages.verify.digests import DIGESTS_AT_MOST, Digests, DigestScan, StoredDigests
-from migrator.stages.verify.page_check import PageCheck
+from migrator.stages.core.parallel import OpenPages, PageCall, PageClaims, RunPages, TableWalk, Worked
+from migrator.stages.verify.digests import (
+    DIGESTS_AT_MOST,
+    Digests,
+    DigestScan,
+    Places,
+    StoredDigests,
+    match_rows,
+)
+from migrator.stages.verify.page_check import compare_item, missing_objects
 from migrator.stages.verify.scan import (
     DirectItems,
     ScanTotals,
@@ -89,50 +98,6 @@ def agreed(journal: SqlJournal, run: Run) -> tuple[Digests, list[object]] | None
             return Digests(bytes.fromhex(key)), orders
         break
     return None
-
-
-class SegmentLook(Struct, frozen=True):
-    """Scans a segment and leaves its digests in the journal. Thread-safe.
-
-    `check`: raises when the run has lost its lease.
-    """
-
-    journal: SqlJournal
-    run: Run
-    scan: DigestScan
-    check: Callable[[], None]
-
-    def __call__(self, page: Page) -> tuple[Page, Tally, int]:
-        def look() -> tuple[ScanTotals, list[bytes]]:
-            digests = self.scan.digests.empty()
-            totals = self.scan.look(page.number - 1, digests)
-            return totals, [orjson.dumps(totals.as_json()), *digests.pieces()]
-
-        return _segment_done(self.journal, self.run, self.check, page, look)
-
-    def loaded(self, source: Rows) -> StoredDigests | None:
-        totals = {}
-        for number, parts in groupby(self.journal.page_parts(self.run, DIGESTS), itemgetter(0)):
-            if number > 0:
-                text, *pieces = (data for _, data in parts)
-                totals[number - 1] = ScanTotals.from_json(orjson.loads(text))
-                self.scan.digests.add_pieces(pieces)
-        return look_of(source, self.scan, totals, is_shared=True)
-
-
-def _segment_done(
-    journal: SqlJournal,
-    run: Run,
-    check: Callable[[], None],
-    page: Page,
-    work: Callable[[], tuple[ScanTotals, list[bytes]]],
-) -> tuple[Page, Tally, int]:
-    started = time.monotonic()
-    totals, parts = work()
-    check()
-    journal.finish_page(run, page, Tally(), [], parts=parts)
-    tally = Tally(rows=totals.items, items=totals.items)
-    return page, tally, round((time.monotonic() - started) * 1000)
 
 
 def match_others(
@@ -307,6 +272,7 @@ _Scanned: TypeAlias = tuple[
 class Verify:
     """One process of a verify.
 
+    `check`: raises when the run has lost its lease.
     `confirm`: re-checks differences, if the source is live.
     `is_quiet`: nothing has changed since the run began, so that totals of two moments are comparable.
     `direct`: items that are not compared.
@@ -390,15 +356,16 @@ class Verify:
         All of DIGESTS is processed before entities, and all of these before TABLE.
         """
         if name == DIGESTS:
-            segments = self._agreed(run, entities)
-            assert segments is not None, "segments are planned by what is agreed on"
-            return segments
+            scan = self._agreed(run, entities)
+            assert scan is not None, "segments are planned by what is agreed on"
+            return partial(self._digest, run, scan)
         if run.id not in self._looks:
-            segments = self._agreed(run, entities)
-            self._looks[run.id] = None if segments is None else segments.loaded(self.source)
+            scan = self._agreed(run, entities)
+            self._looks[run.id] = None if scan is None else self._loaded(run, scan)
         look = self._looks[run.id]
         if name != TABLE:
-            return self._check(run, next(entity for entity in entities if entity.name == name), look)
+            entity = next(entity for entity in entities if entity.name == name)
+            return partial(self._page, run, entity, look)
         if run.id not in self._matched:
             match_others(self.journal, run, look, entities)
             self._matched.add(run.id)
@@ -483,23 +450,46 @@ class Verify:
         claims: RunPages,
         is_over: Callable[[], bool],
     ) -> StoredDigests | None:
-        look = self._agreed(run, entities)
-        if look is None:
+        scan = self._agreed(run, entities)
+        if scan is None:
             return None
-        while not self._segments(run, DIGESTS, look, claims):
+        while not self._segments(run, DIGESTS, partial(self._digest, run, scan), claims):
             if is_over():
                 return None
             self._rest(run)
-        return look.loaded(self.source)
+        return self._loaded(run, scan)
 
-    def _agreed(self, run: Run, entities: Sequence[CompiledEntity]) -> SegmentLook | None:
+    def _agreed(self, run: Run, entities: Sequence[CompiledEntity]) -> DigestScan | None:
         found = agreed(self.journal, run)
         if found is None:
             return None
         digests, orders = found
         scan = self._digest_scan(run, entities, digests)
         scan.teach(orders)
-        return SegmentLook(self.journal, run, scan, self.check)
+        return scan
+
+    def _digest(self, run: Run, scan: DigestScan, page: Page) -> Worked:
+        """Scan a segment, and leave its digests in the journal."""
+        started, digests = time.monotonic(), scan.digests.empty()
+        totals = scan.look(page.number - 1, digests)
+        parts = [orjson.dumps(totals.as_json()), *digests.pieces()]
+        return self._segment_done(run, page, started, totals, parts)
+
+    def _loaded(self, run: Run, scan: DigestScan) -> StoredDigests | None:
+        totals = {}
+        for number, parts in groupby(self.journal.page_parts(run, DIGESTS), itemgetter(0)):
+            if number > 0:
+                text, *pieces = (data for _, data in parts)
+                totals[number - 1] = ScanTotals.from_json(orjson.loads(text))
+                scan.digests.add_pieces(pieces)
+        return look_of(self.source, scan, totals, is_shared=True)
+
+    def _segment_done(
+        self, run: Run, page: Page, started: float, totals: ScanTotals, parts: Sequence[bytes]
+    ) -> Worked:
+        self.check()
+        self.journal.finish_page(run, page, Tally(), [], parts=parts)
+        return page, Tally(rows=totals.items, items=totals.items), ms_since(started)
 
     # ── rows against items ──
 
@@ -514,7 +504,7 @@ class Verify:
         self.progress.entity_done(entity.name)
 
     def _rows(self, run: Run, entity: CompiledEntity, look: StoredDigests | None, claims: RunPages) -> bool:
-        work, workers = self._check(run, entity, look), self.options.workers
+        work, workers = partial(self._page, run, entity, look), self.options.workers
         worked = claims.each(entity.name, work, workers, workers, lambda: self._rest(run))
         for page, tally, took_ms in worked:
             self.progress.page_done(entity.name, page.number, tally, took_ms)
@@ -523,9 +513,47 @@ class Verify:
                 self._others.look(self.journal, run, self.progress)
         return self._is_done(run, entity.name)
 
-    def _check(self, run: Run, entity: CompiledEntity, look: StoredDigests | None) -> PageCheck:
-        edges = (self.source, self.store, self.objects, self.journal)
-        return PageCheck(*edges, run, entity, self.check, self.begin, self.clock, look)
+    def _page(self, run: Run, entity: CompiledEntity, look: StoredDigests | None, page: Page) -> Worked:
+        """Check a page of rows. Called by many threads at once.
+
+        `look`: digests of the stored items; without it each item is read by its key.
+        """
+        self.begin()
+        started, places = time.monotonic(), array("I")
+        encoder = None if look is None else look.encoders.get(entity.name)
+        if look is None or encoder is None:
+            trees = self.source.read_page(entity.plan, page.after, page.upto)
+            rows, projected = len(trees), project(entity, trees, self.clock())
+            refused, differing = projected.refused, self._differing(entity, look, projected, places)
+            items, expired = len(projected.items), len(projected.expired)
+        else:
+            raw = self.source.read_raw(entity.plan, encoder.raw, page.after, page.upto)
+            rows, now_s = len(raw.rows), self.clock()
+            matched = match_rows(encoder, raw, look.scan.digests, now_s, places)
+            refused, items, expired = matched.refused, matched.items, matched.expired
+            differing = self._differing(entity, look, project(entity, matched.left, now_s), places)
+        different = len({finding.item_key for finding in differing})
+        tally = Tally(rows=rows, items=items, refused=len(refused), expired=expired, different=different)
+        self.check()
+        parts = [places.tobytes()] if look is not None and look.is_shared else []
+        self.journal.finish_page(run, page, tally, [*refused, *differing], parts=parts)
+        return page, tally, ms_since(started)
+
+    def _differing(
+        self,
+        entity: CompiledEntity,
+        look: StoredDigests | None,
+        projected: Projection[Item],
+        places: Places,
+    ) -> list[Finding]:
+        expected = projected.items
+        if look is not None:
+            expected = [item for item in expected if not look.has(item, places)]
+            for item in projected.expired:
+                look.has(item, places)
+        stored = self.store.get([entity.table.key_of(item) for item in expected])
+        differing = [finding for item in expected for finding in compare_item(entity, item, stored)]
+        return differing + missing_objects(entity, projected, self.objects)
 
     # ── items against rows ──
 
@@ -546,13 +574,13 @@ class Verify:
         states = (self.journal.segment(run, number) for number in numbers)
         return sum((ScanTotals.from_json(state.tally) for state in states), ScanTotals())
 
-    def _trace(
-        self, run: Run, entities: Sequence[CompiledEntity], look: StoredDigests | None
-    ) -> Callable[[Page], tuple[Page, Tally, int]]:
+    def _trace(self, run: Run, entities: Sequence[CompiledEntity], look: StoredDigests | None) -> PageCall:
         scan = TableScan(*self._scanned(run, entities)) if look is None else look.scan
-        return lambda page: _segment_done(
-            self.journal, run, self.check, page, lambda: (scan.segment(page.number - 1), [])
-        )
+        return partial(self._traced, run, scan)
+
+    def _traced(self, run: Run, scan: TableScan, page: Page) -> Worked:
+        started = time.monotonic()
+        return self._segment_done(run, page, started, scan.segment(page.number - 1), ())
 
     def _digest_scan(self, run: Run, entities: Sequence[CompiledEntity], digests: Digests) -> DigestScan:
         return DigestScan(*self._scanned(run, entities), store=self.store, digests=digests)

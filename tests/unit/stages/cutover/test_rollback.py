@@ -18,7 +18,7 @@ from migrator.runtime.values import replace
 from migrator.settings.job import CutoverSettings
 from migrator.stages.cutover.evidence import Unknown
 from migrator.stages.cutover.moves import Cutover
-from migrator.stages.cutover.rollback import GoingBack, Quiet, WayBack, may_go_back, named, stays_open
+from migrator.stages.cutover.rollback import GoingBack, WayBack, may_go_back, named, quiet, stays_open
 from migrator.stages.reverse.daemon import ReverseStatus
 from tests import pins
 from tests.fakes.phases import FakePhases
@@ -199,14 +199,14 @@ ITEM: Item = {"PK": "A", "SK": "B", "type": "Order", "total": 1}
 )
 def test_while_all_is_quiet_only_what_is_ours_alone_is_put_away(old: Any, new: Any, is_written: bool) -> None:
     worked: list[StreamRecord] = []
-    quiet = Quiet(lambda records, _: worked.extend(records), DESIGN, {"Order"}, "What next.")
+    quiet_work = quiet(lambda records, _: worked.extend(records), DESIGN, {"Order"}, "What next.")
     other = StreamRecord("2", 0.0, {}, None, {**ITEM, "type": "User"})
     if is_written:
         with pins.refused(RefusedError):
-            quiet([StreamRecord("1", 0.0, {}, old, new), other], lambda: None)
+            quiet_work([StreamRecord("1", 0.0, {}, old, new), other], lambda: None)
         assert not worked
     else:
-        quiet([StreamRecord("1", 0.0, {}, old, new), other], lambda: None)
+        quiet_work([StreamRecord("1", 0.0, {}, old, new), other], lambda: None)
         assert other in worked
 
 
