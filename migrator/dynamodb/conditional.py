@@ -503,8 +503,8 @@ class FirstTries:
 
     def send(self, sockets: SocketTransport) -> None:
         request, wait = partial(self._request, sockets), self._store.limit.wait
-        count = len(self._writes)
-        exchange_many(sockets.connections, count, request, self._answer, self._pause_s, wait)
+        many = ManyExchanges(sockets.connections, request, self._answer, self._pause_s, wait)
+        many.run(len(self._writes))
 
     def _pause_s(self, number: int) -> float:
         limit = self._store.limit
@@ -584,26 +584,6 @@ _PIECE_BYTES = 65_536
 _NOT_YET = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
-def exchange_many(
-    connections: Connections,
-    count: int,
-    request: Callable[[int], bytes],
-    answered: Callable[[int, Received | BotoCoreError], bool],
-    pause_s: Callable[[int], float] = lambda _: 0.0,
-    wait: Callable[[float], None] = time.sleep,
-) -> None:
-    """Send `count` requests, each once. `request`: makes the bytes of a number's request right before it is
-    sent.
-
-    `answered`: called with each answer, or the error of its connection; returns whether more may be sent. All
-    sent requests have their answers on return. If no connection can be opened, the others are left out.
-    `pause_s`: until a numbered request may be sent, or is to be asked for again; 0: now.
-    `wait`: sleep, if no answer is pending.
-    Raises: errors of `request` and `answered`; nothing more is sent after that.
-    """
-    _Exchanges(connections, request, answered, pause_s, wait).run(count)
-
-
 @dataclass(slots=True)
 class _Lane:
     """A connection, and its pending request, which times out at `ends_at`."""
@@ -616,14 +596,20 @@ class _Lane:
 
 
 @dataclass
-class _Exchanges:
-    """`_waiting`: by number, in the order of sending."""
+class ManyExchanges:
+    """`_request`: makes the bytes of a number's request right before it is sent.
+
+    `_answered`: called with each answer, or the error of its connection; returns whether more may be sent.
+    `_pause_s`: until a numbered request may be sent, or is to be asked for again; 0: now.
+    `_wait`: sleep, if no answer is pending.
+    `_waiting`: by number, in the order of sending.
+    """
 
     _connections: Connections
     _request: Callable[[int], bytes]
     _answered: Callable[[int, Received | BotoCoreError], bool]
-    _pause_s: Callable[[int], float]
-    _wait: Callable[[float], None]
+    _pause_s: Callable[[int], float] = lambda _: 0.0
+    _wait: Callable[[float], None] = time.sleep
     _free: list[_Lane] = field(default_factory=list)
     _waiting: dict[int, _Lane] = field(default_factory=dict)
     _failed: list[Exception] = field(default_factory=list)
@@ -631,6 +617,11 @@ class _Exchanges:
     _selector: selectors.BaseSelector = field(default_factory=selectors.DefaultSelector)
 
     def run(self, count: int) -> None:
+        """Send so many requests, each once. All sent requests have their answers on return; if no connection can be
+        opened, the others are left out.
+
+        Raises: errors of `_request` and `_answered`; nothing more is sent after that.
+        """
         number = 0
         try:
             while True:

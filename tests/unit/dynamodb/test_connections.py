@@ -13,7 +13,7 @@ import pytest
 
 from migrator.dynamodb.answers import Received
 from migrator.dynamodb.client import dynamodb_client
-from migrator.dynamodb.conditional import exchange_many
+from migrator.dynamodb.conditional import ManyExchanges
 from migrator.dynamodb.exchange import AT_MOST, BOTOCORE, Connections, SessionTransport
 from migrator.runtime.system import Places
 from tests import pins
@@ -91,7 +91,7 @@ def test_threads_sending_many_in_parallel_do_not_deadlock() -> None:
 
     with counting() as server, ThreadPoolExecutor(4) as executor:
         connections = connections_to(server.url, 2)
-        list(executor.map(lambda _: exchange_many(connections, 30, request, note), range(4)))
+        list(executor.map(lambda _: ManyExchanges(connections, request, note).run(30), range(4)))
         assert len(came) == 120
         assert all(isinstance(answer, Received) for answer in came)
         assert server.most <= 2

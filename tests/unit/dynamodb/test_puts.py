@@ -14,7 +14,7 @@ from botocore.exceptions import BotoCoreError, ConnectionClosedError, ReadTimeou
 
 from migrator.dynamodb.answers import Received
 from migrator.dynamodb.client import dynamodb_client
-from migrator.dynamodb.conditional import AT_ONCE, exchange_many
+from migrator.dynamodb.conditional import AT_ONCE, ManyExchanges
 from migrator.dynamodb.exchange import BOTOCORE, Connections
 from migrator.runtime.retry import ending_at
 from tests import pins
@@ -73,7 +73,7 @@ def exchanged(
         found[number] = answer.body if isinstance(answer, Received) else type(answer)
         return isinstance(answer, Received)
 
-    exchange_many(connections, count, of, answered)
+    ManyExchanges(connections, of, answered).run(count)
     return found
 
 
@@ -204,7 +204,7 @@ def test_request_error_is_raised_after_sent_ones_are_answered() -> None:
     with server(ok) as url:
         connections = connections_to(url)
         with pins.refused(ValueError):
-            exchange_many(connections, COUNT, stopped, note)
+            ManyExchanges(connections, stopped, note).run(COUNT)
         assert sorted(answered) == sent == list(range(7))
         # Nothing is left on a connection that would be read as the answer of another request.
         assert exchanged(connections) == ALL
@@ -227,11 +227,8 @@ def test_request_waits_for_room_while_other_answers_are_read() -> None:
         pytest.fail("an answer is awaited")
 
     with server(ok) as url:
-        exchange_many(
-            *(connections_to(url), COUNT, sent, answered),
-            lambda _: 60.0 if len(under_way) == 3 else 0.0,
-            waited,
-        )
+        pause_s = lambda _: 60.0 if len(under_way) == 3 else 0.0  # noqa: E731
+        ManyExchanges(connections_to(url), sent, answered, pause_s, waited).run(COUNT)
     assert (max(most), len(most), under_way) == (3, COUNT, set())
 
 
@@ -244,9 +241,6 @@ def test_pause_is_waited_for_if_no_answer_is_pending() -> None:
         return request(number)
 
     with server(ok) as url:
-        exchange_many(
-            *(connections_to(url), 1, request_noted, lambda *_: True),
-            lambda _: left.pop(0) if left else 0.0,
-            waited.append,
-        )
+        pause_s = lambda _: left.pop(0) if left else 0.0  # noqa: E731
+        ManyExchanges(connections_to(url), request_noted, lambda *_: True, pause_s, waited.append).run(1)
     assert waited == [5.0, 3.0, 0.0]
