@@ -73,13 +73,13 @@ class WholeRows:
         return RawPage(self.read_page(plan, after, upto, limit))
 
     def read_raw_rows(
-        self: RowReader, plan: EntityPlan, raw: frozenset[int], keys: Sequence[SourceKey]
+        self: RootFinder, plan: EntityPlan, raw: frozenset[int], keys: Sequence[SourceKey]
     ) -> list[RawPage]:
         return [RawPage(self.read_rows(plan, keys))]
 
 
-class RowReader(Protocol):
-    """Reads root rows by key, each call in its own snapshot."""
+class RootFinder(Protocol):
+    """Finds root rows, and reads them by key. Each call is one snapshot, begun after the call."""
 
     def raw_places(self, plan: EntityPlan) -> frozenset[int]:
         """Places of slots that can be read raw (RAW_KINDS of mapping/items/program.py)."""
@@ -91,10 +91,6 @@ class RowReader(Protocol):
         self, plan: EntityPlan, raw: frozenset[int], keys: Sequence[SourceKey]
     ) -> list[RawPage]:
         """`read_rows` with these places raw; none if columns have changed their types."""
-
-
-class RootFinder(RowReader, Protocol):
-    """Finds and reads root rows. Each call is one snapshot, begun after the call."""
 
     def find_roots(
         self,

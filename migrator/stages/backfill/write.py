@@ -15,7 +15,7 @@ from migrator.mapping.difference.difference import EntityDifference
 from migrator.mapping.items.encoder import Encoder, compile_encoder, encode_page
 from migrator.mapping.items.items import CompiledEntity, items_for, row_key
 from migrator.mapping.items.wire import units_of_writes
-from migrator.mapping.model.edges import ObjectStore, RawPage, Receipt, RowReader, Rows
+from migrator.mapping.model.edges import ObjectStore, RawPage, Receipt, RootFinder, Rows
 from migrator.mapping.model.journal import Finding, Page
 from migrator.mapping.model.live import KeyRequest, Memory, OpenFindings, Outcome, OwnStore, Root
 from migrator.mapping.model.results import Refreshed
@@ -232,7 +232,7 @@ class Claims:
     def __init__(
         self,
         journal: ClaimBook,
-        source: RowReader,
+        source: RootFinder,
         entities: Mapping[str, CompiledEntity],
         unproved: Mapping[str, frozenset[str]],
         table_id: str,
@@ -421,7 +421,7 @@ def _owned_by_other(item: EncodedItem, receipt: Receipt) -> Finding:
 
 
 def encoders_of(
-    source: RowReader,
+    source: RootFinder,
     entities: Iterable[CompiledEntity],
     compiled: Callable[[CompiledEntity, frozenset[int]], Made],
 ) -> dict[str, Made]:

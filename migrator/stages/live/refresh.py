@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from migrator.mapping.items.encoder import encoded_of
-from migrator.mapping.model.edges import Control, ObjectStore, RowReader
+from migrator.mapping.model.edges import Control, ObjectStore, RootFinder
 from migrator.mapping.model.journal import Finding
 from migrator.mapping.model.live import ConditionalStore, KeyRequest, Memory, Outcome, Root, Tickets
 from migrator.mapping.model.results import Refreshed
@@ -104,7 +104,7 @@ class UnsettledError(StoppedError):
 class Refresh:
     """Rules 2, 3, 4 and 7 of docs/protocol.md. `check`: raises when its worker must stop writing."""
 
-    rows: RowReader
+    rows: RootFinder
     store: ConditionalStore
     tickets: Tickets
     memory: Memory

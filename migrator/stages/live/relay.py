@@ -13,7 +13,7 @@ from msgspec import Struct
 from migrator.mapping.check.keys import written_together
 from migrator.mapping.items.changes import needs_memory
 from migrator.mapping.items.items import CompiledEntity, ImageKeys, Reach, reach_of
-from migrator.mapping.model.edges import RootFinder, RowReader, Rows
+from migrator.mapping.model.edges import RootFinder, Rows
 from migrator.mapping.model.facts import Captured, EntityPlan, Lookup
 from migrator.mapping.model.journal import Finding
 from migrator.mapping.model.live import LONGEST_WAIT_S, TICKETS_AN_EPOCH, Mark, Marks, OpenFindings, Root
@@ -556,7 +556,7 @@ def _parsed(cursor: str) -> tuple[int, str | None]:
 
 
 def live_entities(
-    mapping: MappingModel, entities: Sequence[CompiledEntity], rows: RowReader
+    mapping: MappingModel, entities: Sequence[CompiledEntity], rows: RootFinder
 ) -> dict[str, LiveEntity]:
     """Entities by name, with the item types that atomic patterns read.
 

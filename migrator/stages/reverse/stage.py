@@ -175,7 +175,7 @@ def pages_of(source: PageReader, entity: CompiledEntity, page_rows: int) -> Iter
 
 
 class SpelledRows(Struct, frozen=True):
-    """RowReader by the keys that items have."""
+    """Rows by the keys that items have."""
 
     source: RowsByKey
     spellings: Spellings
