@@ -9,7 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.metadata import version
 from pathlib import Path
 from threading import Lock, Thread
-from typing import Any
+from typing import Any, TypeAlias
 from urllib.parse import parse_qsl
 
 from msgspec import Struct
@@ -33,9 +33,8 @@ _QUIET_S = 20.0
 _FIELDS = 20
 
 
-class HttpPage(Struct, frozen=True):
-    code: int
-    page: str
+HttpPage: TypeAlias = tuple[int, str]
+"""A status code, and HTML."""
 
 
 class Site(Struct, frozen=True):
@@ -138,14 +137,15 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _refuse(self, code: int, why: str) -> None:
         self.close_connection = True
-        self._send(HttpPage(code, self.server.site.refusal(why)))
+        self._send((code, self.server.site.refusal(why)))
 
     def _send(self, answer: HttpPage) -> None:
-        body = answer.page.encode("utf-8", "backslashreplace")
-        self.send_response(answer.code)
+        code, page = answer
+        body = page.encode("utf-8", "backslashreplace")
+        self.send_response(code)
         for name, value in self._headers(len(body)).items():
             self.send_header(name, value)
-        if answer.code == 405:
+        if code == 405:
             self.send_header("Allow", "GET")
         self.end_headers()
         if self.command != "HEAD":
@@ -221,11 +221,11 @@ class _Answers(Struct, frozen=True):
                     )
                 else:
                     self.examples[:] = self.sides.examples()
-                    return HttpPage(200, self.pages.look(asked, None, examples=self.examples))
+                    return 200, self.pages.look(asked, None, examples=self.examples)
         except MigratorError as error:
             code = _AWAY if error.exit_code == STOPPED else _WRONG
-            return HttpPage(code, self.pages.look(asked, None, str(error)))
-        return HttpPage(200, self.pages.look(asked, report))
+            return code, self.pages.look(asked, None, str(error))
+        return 200, self.pages.look(asked, report)
 
     def _example(self, number: str) -> tuple[tuple[str, ...], str]:
         """Partition key and sort key of an item of the first page, which need not show them."""
@@ -248,8 +248,8 @@ class _Answers(Struct, frozen=True):
                     found.data(), [*found.look.lines(), *found.warnings(), *found.look.lag.writer_lines()]
                 )
         except MigratorError as error:
-            return HttpPage(_AWAY, self.pages.status(None, (), f"The journal cannot be asked: {error}"))
-        return HttpPage(200, page)
+            return _AWAY, self.pages.status(None, (), f"The journal cannot be asked: {error}")
+        return 200, page
 
 
 def _written(value: Value) -> str:

@@ -63,9 +63,9 @@ def url() -> Iterator[str]:
     pages = Pages(HOSTILE[0], HOSTILE[1], [HOSTILE[1], "GSI1"], "1.0")
 
     def look(fields: Mapping[str, str]) -> HttpPage:
-        return HttpPage(200, pages.look(ASKED | dict(fields), REPORT if fields else None))
+        return 200, pages.look(ASKED | dict(fields), REPORT if fields else None)
 
-    site = {"": look, "look": look, "status": lambda fields: HttpPage(200, pages.status(STATUS, HOSTILE))}
+    site = {"": look, "look": look, "status": lambda fields: (200, pages.status(STATUS, HOSTILE))}
     with serving(Site(site, pages.refusal, pages.policy), 0) as served:
         yield served
 

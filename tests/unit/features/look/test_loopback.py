@@ -19,7 +19,7 @@ SECRET = "the page that only the token opens"
 
 
 def page(fields: Mapping[str, str]) -> HttpPage:
-    return HttpPage(200, f"{SECRET} {dict(fields)}")
+    return 200, f"{SECRET} {dict(fields)}"
 
 
 SITE = Site({"": page, "look": page}, lambda why: f"refused: {why}", "default-src 'none'")
