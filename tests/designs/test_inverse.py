@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from migrator.mapping.check.check import Checked
-from migrator.mapping.inverse.rows import Inverse, compile_inverse, rows_for
+from migrator.mapping.inverse.rows import Inverse, compile_inverse
 from migrator.mapping.items.items import CompiledEntity, items_for
 from migrator.mapping.items.wire import decode_item, encode_item
 from migrator.mapping.model.facts import NO_TABLE
@@ -22,6 +22,7 @@ from tests.designs.golden import script_of
 from tests.fakes.source import MemorySource
 from tests.language.conftest import database_on
 from tests.language.engines import ENGINES
+from tests.support_inverse import rows_for
 from tools.pages.golden import DESIGNS, NAMES, ROOT
 
 ROWS_OF_CHINOOK = 15_607

@@ -11,7 +11,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from migrator.mapping.inverse.rows import compile_inverse, rows_for
+from migrator.mapping.inverse.rows import compile_inverse
 from migrator.mapping.items.items import items_for
 from migrator.mapping.items.wire import decode_item, encode_item
 from migrator.mapping.model.facts import SchemaFacts
@@ -29,6 +29,7 @@ from tests.language.conftest import database_on
 from tests.language.context import HEAD, checked, open_source
 from tests.language.typed import Case, script_of
 from tests.support_capture import connect
+from tests.support_inverse import rows_for
 from tests.support_mysql import run_script
 
 ENGINES = [pytest.param("sqlite"), pytest.param("postgresql"), "mariadb"]

@@ -1,4 +1,4 @@
-"""rows_for(): rows restored from their items, by the inverse of the mapping; and the columns that items lose."""
+"""Rows restored from their items, by the inverse of the mapping; and the columns that items lose."""
 
 from __future__ import annotations
 
@@ -874,22 +874,6 @@ class RowPart:
 
 RowKey = tuple[str, tuple[Any, ...]]
 """A row: its table by written name, and the values of its key."""
-
-
-def rows_for(
-    inverse: Inverse, items: Iterable[Item], contents: Contents = _no_contents
-) -> dict[str, list[Row]]:
-    """Rows by table, with the columns that can be restored (`inverse.recovered`).
-
-    `items`: all items of each row that has one among them, of any number of rows, in any order; `contents`:
-    objects in S3.
-    Raises: RowError for an item that no row makes, and if two items contradict each other about one row.
-    """
-    told: dict[str, dict[tuple[Any, ...], list[RowPart]]] = {}
-    for item in items:
-        for (table, key), one in row_parts_of(inverse, item, contents).items():
-            told.setdefault(table, {}).setdefault(key, []).append(one)
-    return {table: [row_of(inverse, table, of) for of in rows.values()] for table, rows in told.items()}
 
 
 def row_of(inverse: Inverse, table: str, told: Iterable[RowPart]) -> Row:

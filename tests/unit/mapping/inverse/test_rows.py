@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from migrator.mapping.inverse.rows import Inverse, TableInverse, compile_inverse, rows_for
+from migrator.mapping.inverse.rows import Inverse, TableInverse, compile_inverse
 from migrator.mapping.inverse.values import STEPS
 from migrator.mapping.items.filters import FILTERS
 from migrator.mapping.items.items import CompiledEntity, items_for, objects_for
@@ -28,6 +28,7 @@ from migrator.runtime.errors import MappingError, RowError
 from migrator.runtime.values import replace
 from tests import pins
 from tests.golden import heart
+from tests.support_inverse import rows_for
 from tests.unit.mapping.items.test_encoder import CHILD, MAPPINGS, pools, rows_of
 from tests.unit.mapping.items.test_encoder import COLUMNS as DRAWN_COLUMNS
 from tests.unit.mapping.items.test_encoder import made as drawn_encoder
