@@ -501,18 +501,6 @@ class OldStreams(Struct, frozen=True, dict=True):
         return SourceStream(table, self.checkpoints(table), reader, again_after_s)
 
 
-class DocumentLive(Struct, frozen=True):
-    """Live edges of old tables. Closing it frees the streams' shards at once."""
-
-    capture: StreamCapture
-    marks: StreamMarks
-    tickets: JournalTickets
-    activity: StreamActivity
-
-    def close(self) -> None:
-        self.marks.close()
-
-
 def open_document_live(
     job: Job,
     settings: DocumentSettings,
@@ -520,9 +508,9 @@ def open_document_live(
     retry: Retry,
     source: object,
     is_over: Callable[[], bool],
-) -> DocumentLive:
+) -> tuple[StreamCapture, StreamMarks, StreamActivity]:
     """`source`: knows its indexes; None: each change is processed twice. `is_over`: whether no relay will read
-    the streams.
+    the streams. Closing the marks frees the streams' shards at once.
 
     Raises: MappingError.
     """
@@ -532,7 +520,7 @@ def open_document_live(
     plans = with_writes(checked, job.direct).plans
     tables = captured_tables(plans)
     images = RecordImages(tables, value_of)
-    kept, tickets = JournalMarks(database, job.name, images.read), JournalTickets(database, job.name)
+    kept = JournalMarks(database, job.name, images.read)
     streams = OldStreams(job.name, settings, database, retry)
     late: Collection[str] = tables
     if isinstance(source, DocumentSource):
@@ -542,4 +530,5 @@ def open_document_live(
     marks = StreamMarks(kept, images, marking, retry.wait, is_over=is_over)
     aws = AwsCalls(settings.aws_options, partial(endpoint_of, settings.endpoint))
     activity = StreamActivity(streams.captured, kept.by_table, settings.real_names, aws)
-    return DocumentLive(StreamCapture(streams.captured, tickets, kept), marks, tickets, activity)
+    record = JournalTickets(database, job.name)
+    return StreamCapture(streams.captured, record, kept), marks, activity

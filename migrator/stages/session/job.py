@@ -447,12 +447,15 @@ def _is_over(job: Job, journal: SqlJournal | None = None) -> bool:
 def _open_old_live(
     job: Job, tables: DocumentSettings, retry: Retry, source: JobSource | None
 ) -> Iterator[Live]:
-    from migrator.source.dynamodb.opening import open_document_live  # only old tables need it
+    from migrator.journal.source_capture import JournalTickets  # only old tables need these
+    from migrator.source.dynamodb.opening import open_document_live
 
     with open_journal(job, retry.stop, retry.backoff) as journal:
         is_over = partial(_is_over, job, journal)
-        with closing(open_document_live(job, tables, journal.database, retry, source, is_over)) as opened:
-            yield Live(opened.capture, opened.marks, opened.tickets, opened.activity)
+        database = journal.database
+        capture, marks, activity = open_document_live(job, tables, database, retry, source, is_over)
+        with closing(marks):
+            yield Live(capture, marks, JournalTickets(database, job.name), activity)
 
 
 def lifetimes_of(job: Job) -> Lifetimes:
