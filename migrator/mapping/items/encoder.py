@@ -149,15 +149,11 @@ class TextEncoder(Encoder, frozen=True):
     orders: Orders
 
 
-class EncodedTexts(Struct, frozen=True):
+def encode_texts(encoder: TextEncoder, page: RawPage) -> Projection[EncodedText]:
     """A page's rows as texts, also of items past their TTL."""
-
-    items: list[EncodedText]
-    refused: list[Finding]
-
-
-def encode_texts(encoder: TextEncoder, page: RawPage) -> EncodedTexts:
-    entity, items, refused = encoder.entity, list[EncodedText](), list[Finding]()
+    entity = encoder.entity
+    encoded = Projection[EncodedText](len(page.rows), [], [], [], {})
+    items = encoded.items
 
     def left(row: Row) -> None:
         tree = page.whole(row)
@@ -166,14 +162,14 @@ def encode_texts(encoder: TextEncoder, page: RawPage) -> EncodedTexts:
                 wired = orjson.loads(item.json)
                 items.append((text_in_order(wired, item.type, encoder.orders), item.expiry))
         except RowError as error:
-            refused.append(Finding("refused", entity.name, str(error), row_key(entity, tree)))
+            encoded.refused.append(Finding("refused", entity.name, str(error), row_key(entity, tree)))
 
     if encoder.native is not None and page.raw == encoder.raw:
         encoder.native.texts(page.rows, items, left)
     else:
         for row in page.rows:
             left(row)
-    return EncodedTexts(items, refused)
+    return encoded
 
 
 def text_in_order(wired: dict[str, Any], type_: str, orders: Orders) -> bytes:
