@@ -42,21 +42,17 @@ class Family(Struct, frozen=True):
     `samples`: with values of these labels; the number of a histogram is a histogram.
     """
 
-    kind: Literal["gauge", "counter", "histogram"]
+    kind: Literal["Gauge", "Counter", "Histogram"]
     name: str
     help: str
     samples: Iterable[tuple[Labels, Any]]
     labels: tuple[str, ...] = ()
 
     def metric(self, job: str, process: str) -> Metric:
-        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+        from prometheus_client import core
 
-        kinds: dict[str, Callable[..., CounterMetricFamily | GaugeMetricFamily | HistogramMetricFamily]] = {
-            "gauge": GaugeMetricFamily,
-            "counter": CounterMetricFamily,
-            "histogram": HistogramMetricFamily,
-        }
-        family = kinds[self.kind](self.name, self.help, labels=("job", "process", *self.labels))
+        kind: Callable[..., core.GaugeMetricFamily] = getattr(core, f"{self.kind}MetricFamily")
+        family = kind(self.name, self.help, labels=("job", "process", *self.labels))
         for values, number in self.samples:
             # Buckets come with their sum.
             told = (number.buckets(), number.sum_s) if isinstance(number, Histogram) else (number,)
@@ -64,7 +60,7 @@ class Family(Struct, frozen=True):
         return family
 
 
-gauge, counter, histogram = partial(Family, "gauge"), partial(Family, "counter"), partial(Family, "histogram")
+gauge, counter, histogram = (partial(Family, kind) for kind in ("Gauge", "Counter", "Histogram"))
 Part = Callable[[], Iterator[Family]]
 """Result of one measurement."""
 

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from botocore.config import Config
 from botocore.credentials import AssumeRoleCredentialFetcher, DeferredRefreshableCredentials
 from botocore.exceptions import BotoCoreError, ClientError, ProfileNotFound
-from botocore.loaders import JSONFileLoader, Loader
+from botocore.loaders import JSONFileLoader, Loader, create_loader
 from botocore.session import Session
 from msgspec import Raw, Struct
 from msgspec.json import decode
@@ -226,9 +226,9 @@ def _open_session(profile: str | None, region: str | None = None) -> Session:
 
 @functools.cache
 def models(data_path: str | None) -> Loader:
-    folders = (data_path or "").split(os.pathsep)
-    expanded = [os.path.expanduser(os.path.expandvars(folder)) for folder in folders if folder]
-    return Loader(extra_search_paths=expanded, file_loader=_ModelFiles())
+    loader = create_loader(data_path)
+    loader.file_loader = _ModelFiles()
+    return loader
 
 
 class _ModelFiles(JSONFileLoader):  # type: ignore[misc]
@@ -261,15 +261,15 @@ class _Unread(dict[str, Any]):
 
 
 def _model(text: bytes | Raw) -> dict[str, Any]:
-    return {name: _part(name, part) for name, part in decode(text, type=dict[str, Raw]).items()}
-
-
-def _part(name: str, text: Raw) -> Any:
-    if name in ("services", "operations", "shapes"):
-        return _Unread(decode(text, type=dict[str, Raw]))
-    if name == "partitions":
-        return [_model(partition) for partition in decode(text, type=list[Raw])]
-    return decode(text)
+    parts: dict[str, Any] = decode(text, type=dict[str, Raw])
+    for name, part in parts.items():
+        if name in ("services", "operations", "shapes"):
+            parts[name] = _Unread(decode(part, type=dict[str, Raw]))
+        elif name == "partitions":
+            parts[name] = [_model(partition) for partition in decode(part, type=list[Raw])]
+        else:
+            parts[name] = decode(part)
+    return parts
 
 
 def default_region(region: str | None, profile: str | None) -> str | None:

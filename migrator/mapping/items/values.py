@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
+import decimal
 import json
 import math
 import re
 import struct
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, date, datetime, time
-from decimal import (
-    ROUND_HALF_EVEN,
-    Context,
-    Decimal,
-    DecimalException,
-    Inexact,
-    InvalidOperation,
-    Overflow,
-    Subnormal,
-)
+from decimal import ROUND_HALF_EVEN, Context, Decimal, DecimalException, InvalidOperation
 from enum import Enum, auto
 from functools import cache, partial
 from typing import Any
@@ -98,12 +90,8 @@ def as_text(value: Any) -> Any:
 # ── Numbers: from a driver's value to an exact int or Decimal that DynamoDB can store ──
 
 _EXACT = Context(prec=400)
-_STORABLE = Context(
-    NUMBER_DIGITS,
-    Emin=NUMBER_MIN_EXPONENT,
-    Emax=NUMBER_MAX_EXPONENT,
-    traps=[Inexact, Overflow, Subnormal],
-)
+_TRAPS = [decimal.Inexact, decimal.Overflow, decimal.Subnormal]
+_STORABLE = Context(NUMBER_DIGITS, Emin=NUMBER_MIN_EXPONENT, Emax=NUMBER_MAX_EXPONENT, traps=_TRAPS)
 """Raises for a number that DynamoDB does not store."""
 _NOISE = Decimal("1e-9")
 """How far a binary float may lie from its declared decimals, relative to its size, before it counts as another number."""
