@@ -405,9 +405,7 @@ def _injective(ref: Ref, plan: EntityPlan) -> bool:
 def _drops_only_padding(spec: FilterSpec, ref: Ref, plan: EntityPlan) -> bool:
     """Whether texts that the filter makes equal are equal in the source, such as 'a' and 'a ' of CHAR(2)."""
     column = column_of(ref.paths[0], plan)
-    if column is None or plan.loosely_typed or spec.mends != "trailing spaces":
-        return False
-    return spec.mends in column.alike
+    return column is not None and not (plan.loosely_typed or spec.beyond) and spec.mends in column.alike
 
 
 def equalled(plan: EntityPlan, item_type: str) -> Iterator[str]:
@@ -417,9 +415,11 @@ def equalled(plan: EntityPlan, item_type: str) -> Iterator[str]:
     is_whole = _holds_unique_key(plan, {path for ref in refs for path in ref.paths})
     for ref in refs if is_whole else ():
         column = column_of(ref.paths[0], plan)
-        names = [used.name for used in ref.filters if FILTERS[used.name].mends == "case"]
-        if names and column is not None and "case" in column.alike:
-            more = "make texts equal that its collation distinguishes (rare letters)"
+        alike = column.alike if column is not None else ()
+        specs = {used.name: FILTERS[used.name] for used in ref.filters}
+        names = [name for name, spec in specs.items() if spec.beyond and spec.mends in alike]
+        if names:
+            more = "make texts equal that its collation distinguishes (leading spaces, rare letters)"
             yield f": {' and '.join(names)} of {ref.paths[0]} can {more}"
 
 

@@ -269,7 +269,7 @@ class FilterSpec(Struct, frozen=True):
     `unit`: the bucket of time that its text names ({0} is its argument).
     `cuts`: the unit to which it cuts a time, by its arguments.
     `moment`: its text is the whole time, as ISO 8601.
-    `mends`: the differences between texts that it maps to one.
+    `mends`: the differences between texts that it maps to one; `beyond`: others, too.
     """
 
     make: Callable[[tuple[str, ...], FilterContext], Callable[..., Any]]
@@ -299,6 +299,7 @@ class FilterSpec(Struct, frozen=True):
     unit: str = ""
     cuts: Mapping[tuple[str, ...], str] = {}
     mends: Alike | None = None
+    beyond: bool = False
     way: StarTexts | None = None
     check: Callable[[Sequence[str]], str] = lambda args: ""
 
@@ -539,10 +540,10 @@ FILTERS: dict[str, FilterSpec] = {
         cuts={(): "second", ("ms",): "millisecond"},
         check=_one_of("ms"),
     ),
-    "lower": _same(_plain(str.lower), mends="case", of_schema=True),
-    "upper": _same(_plain(str.upper), mends="case", of_schema=True),
-    "trim": _same(_plain(lambda text: text.strip(" "))),
+    "lower": _same(_plain(str.lower), mends="case", beyond=True, of_schema=True),
+    "upper": _same(_plain(str.upper), mends="case", beyond=True, of_schema=True),
     "rtrim": _same(_plain(lambda text: text.rstrip(" ")), mends="trailing spaces"),
+    "trim": _same(_plain(lambda text: text.strip(" ")), mends="trailing spaces", beyond=True),
     "or": _same(
         lambda args, _: lambda value: args[0] if value is None else value,
         args=(1, 1),
