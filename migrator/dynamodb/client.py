@@ -1,4 +1,4 @@
-"""botocore clients for DynamoDB and S3: credentials, roles, secrets. Retries are ours."""
+"""boto3 clients for DynamoDB and S3: credentials, roles, secrets. Retries are ours."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ import gzip
 import ipaddress
 import os
 from contextlib import suppress
-from pathlib import Path
 from threading import RLock
 from typing import Any
 from urllib.parse import urlsplit
 
+import boto3
+import botocore.session
 from botocore.config import Config
 from botocore.credentials import AssumeRoleCredentialFetcher, DeferredRefreshableCredentials
 from botocore.exceptions import BotoCoreError, ClientError, ProfileNotFound
 from botocore.loaders import JSONFileLoader, Loader, create_loader
-from botocore.session import Session
 from msgspec import Raw, Struct
 from msgspec.json import decode
 
@@ -59,7 +59,7 @@ class AssumedRole(Struct, frozen=True):
     policy: str = ""
 
 
-def assume(session: Session, role: AssumedRole, region: str, endpoint: str | None) -> Session:
+def assume(session: boto3.Session, role: AssumedRole, region: str, endpoint: str | None) -> boto3.Session:
     """A session that acts as the role. `endpoint`: of STS; None is AWS.
 
     Sends no request yet; a client's first request raises botocore's error if STS denies the role.
@@ -74,12 +74,12 @@ def assume(session: Session, role: AssumedRole, region: str, endpoint: str | Non
         # Unchecked, as in our other clients: STS itself rejects invalid parameters.
         config = Config(parameter_validation=False)
         with _OPENING:
-            return session.create_client(service, region, endpoint_url=endpoint, config=config, **keys)
+            return session.client(service, region_name=region, endpoint_url=endpoint, config=config, **keys)
 
     fetcher = AssumeRoleCredentialFetcher(client, session.get_credentials(), role.arn, words)
     acting = _open_session(None, region)
-    # No public way to pass refreshing credentials; botocore's own providers put them here.
-    acting._credentials = DeferredRefreshableCredentials(
+    # boto3 has no public way to pass refreshing credentials; botocore's own providers put them here.
+    acting._session._credentials = DeferredRefreshableCredentials(
         refresh_using=fetcher.fetch_credentials, method="assume-role"
     )
     return acting
@@ -112,12 +112,7 @@ def service_client(
     local = endpoint is not None and is_loopback(endpoint)
     session = _session(profile)
     credentials = session.get_credentials()
-    where = (
-        region
-        or _region_of_environment()
-        or session.get_config_variable("region")
-        or (_LOCAL_REGION if local else None)
-    )
+    where = region or _region_of_environment() or session.region_name or (_LOCAL_REGION if local else None)
     if where is None:
         raise TargetError(
             "no AWS region is set; write target: {region: eu-central-1} in the job, or set AWS_REGION"
@@ -160,8 +155,8 @@ class _ClosedInChild(Forked):
             self.client.close()
 
 
-def _guarded(session: Session, service: str, **words: Any) -> Any:
-    client = session.create_client(service, **words)
+def _guarded(session: boto3.Session, service: str, **words: Any) -> Any:
+    client = session.client(service, **words)
     if "@" in client.meta.endpoint_url:
         # The environment may also set one (AWS_ENDPOINT_URL); a job's endpoint is validated when the job is read.
         raise TargetError(
@@ -180,7 +175,7 @@ _OPENING = RLock()
 """
 
 
-def _session(profile: str | None) -> Session:
+def _session(profile: str | None) -> boto3.Session:
     """Shared by this process: opening a session takes as long as two clients."""
     try:
         with _OPENING:
@@ -207,20 +202,23 @@ def _settings() -> frozenset[tuple[str, object]]:
 
 
 @functools.lru_cache(maxsize=8)
-def _session_of(profile: str | None, settings: frozenset[tuple[str, object]]) -> Session:
+def _session_of(profile: str | None, settings: frozenset[tuple[str, object]]) -> boto3.Session:
     return _open_session(profile)
 
 
-def _open_session(profile: str | None, region: str | None = None) -> Session:
+def _open_session(profile: str | None, region: str | None = None) -> boto3.Session:
     """Its DynamoDB clients send through an exchange and reject incomplete answers. Reuses models of services and
     endpoints (2 MB of JSON).
     """
-    session = Session(profile=profile)
-    session.set_config_variable("region", region)
-    session.register_component("data_loader", models(session.get_config_variable("data_path")))
+    core = botocore.session.Session()
+    loader = models(core.get_config_variable("data_path"))
+    core.register_component("data_loader", loader)
     # No public API; the session keeps its own where botocore looks it up.
-    session.register_component("response_parser_factory", WholeAnswers())
-    session.register("creating-client-class.dynamodb", with_exchange)
+    core.register_component("response_parser_factory", WholeAnswers())
+    session = boto3.Session(botocore_session=core, profile_name=profile, region_name=region)
+    session.events.register("creating-client-class.dynamodb", with_exchange)
+    # Each boto3 session adds the same folder again.
+    loader.search_paths[:] = dict.fromkeys(loader.search_paths)
     return session
 
 
@@ -237,11 +235,12 @@ class _ModelFiles(JSONFileLoader):  # type: ignore[misc]
     botocore's own takes three times the memory.
     """
 
-    def _load_file(self, full_path: str, open_method: object) -> Any:
-        if not os.path.isfile(full_path):
-            return None
-        content = Path(full_path).read_bytes()
-        return _model(gzip.decompress(content) if full_path.endswith(".gz") else content)
+    def load_file(self, file_path: str) -> Any:
+        for ending, opened in ((".json", open), (".json.gz", gzip.open)):
+            if os.path.isfile(file_path + ending):
+                with opened(file_path + ending, "rb") as file:
+                    return _model(file.read())
+        return None
 
 
 class _Unread(dict[str, Any]):
@@ -259,6 +258,12 @@ class _Unread(dict[str, Any]):
         except KeyError:
             return default
 
+    def items(self) -> Any:
+        return {name: self[name] for name in self}.items()
+
+    def values(self) -> Any:
+        return [self[name] for name in self]
+
 
 def _model(text: bytes | Raw) -> dict[str, Any]:
     parts: dict[str, Any] = decode(text, type=dict[str, Raw])
@@ -274,14 +279,14 @@ def _model(text: bytes | Raw) -> dict[str, Any]:
 
 def default_region(region: str | None, profile: str | None) -> str | None:
     try:
-        found = region or _region_of_environment() or _open_session(profile).get_config_variable("region")
+        found = region or _region_of_environment() or boto3.Session(profile_name=profile).region_name
     except BotoCoreError:
         return None
     return None if found is None else str(found)
 
 
 def _region_of_environment() -> str | None:
-    """AWS_REGION, which ECS sets and other SDKs read; botocore reads AWS_DEFAULT_REGION only."""
+    """AWS_REGION, which ECS sets and other SDKs read; boto3 reads AWS_DEFAULT_REGION only."""
     return os.environ.get("AWS_REGION") or None
 
 
@@ -355,8 +360,8 @@ def read_secret(name: str, *, region: str | None, profile: str | None) -> str:
     config = Config(retries={"total_max_attempts": 5, "mode": "standard"}, connect_timeout=5, read_timeout=20)
     try:
         where = _region_of(name) or region or _region_of_environment()
-        client = _open_session(profile).create_client("secretsmanager", where, config=config)
-        answer = client.get_secret_value(SecretId=name)
+        session = boto3.Session(profile_name=profile, region_name=where)
+        answer = session.client("secretsmanager", config=config).get_secret_value(SecretId=name)
     except ProfileNotFound:
         raise SettingsError(f"{secret}: AWS profile {profile} not found") from None
     except ClientError as error:

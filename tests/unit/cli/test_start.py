@@ -98,8 +98,6 @@ def test_stages_load_no_sql_parser_and_no_other_engines(tmp_path: Path) -> None:
         embedded.stop(tmp_path / "embedded")
     assert {"sqlalchemy", "botocore"} <= packages & of_status
     unused = {
-        "boto3",
-        "s3transfer",
         "structlog",
         "pygments",
         "greenlet",

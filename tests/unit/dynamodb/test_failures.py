@@ -200,6 +200,13 @@ def test_a_secret_that_may_not_be_read_names_it(monkeypatch: pytest.MonkeyPatch)
         def get_secret_value(self, **_: object) -> None:
             raise CASES[-1][0]
 
-    monkeypatch.setattr("botocore.session.Session.create_client", lambda *_, **__: Client())
+    class Session:
+        def __init__(self, **_: object) -> None:
+            pass
+
+        def client(self, *_: object, **__: object) -> Client:
+            return Client()
+
+    monkeypatch.setattr("boto3.Session", Session)
     with pins.refused(SettingsError):
         target_client.read_secret("shop/url", region=None, profile=None)
