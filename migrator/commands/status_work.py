@@ -97,7 +97,7 @@ def standings(
 
 
 def _succeeded(dead: ProcessStanding, others: Sequence[ProcessStanding], now_s: float) -> ProcessStanding:
-    """The standing; one of a dead process that has a successor says so."""
+    """The standing; of a dead process also whether it has a successor."""
     kind, end = dead.process.kind, dead.process.alive_at
     later = (one for one in others if one.is_at_work and one.process.kind == kind)
     if dead.standing != "dead" or not any(one.process.since > end for one in later):

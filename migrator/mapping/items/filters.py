@@ -269,7 +269,7 @@ class FilterSpec(Struct, frozen=True):
     `unit`: the bucket of time that its text names ({0} is its argument).
     `cuts`: the unit to which it cuts a time, by its arguments.
     `moment`: its text is the whole time, as ISO 8601.
-    `mends`: the differences between texts that it maps to one; `beyond`: others, too.
+    `mends`: the differences between texts that it maps to one; `beyond`: it also maps others.
     """
 
     make: Callable[[tuple[str, ...], FilterContext], Callable[..., Any]]

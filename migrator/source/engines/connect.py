@@ -254,18 +254,18 @@ def _output(command: Sequence[str]) -> str:
         )
         answer = ended.stdout.decode().strip()
     except subprocess.TimeoutExpired:
-        raise SettingsError(f"source: the command gave no answer in {COMMAND_LIMIT_S:.0f} s") from None
+        raise SettingsError(f"source: the command timed out after {COMMAND_LIMIT_S:.0f} s; run it in a shell to check") from None
     except UnicodeDecodeError:
         raise SettingsError("source: the command's output is not UTF-8 text") from None
     except (OSError, ValueError) as error:
         what = getattr(error, "strerror", None) or type(error).__name__
         raise SettingsError(
-            f"source: the command cannot be started ({what}); name a program and its words"
+            f"source: the command cannot be started ({what}); give a program and its arguments"
         ) from None
     if ended.returncode:
-        raise SettingsError(f"source: the command ended with code {ended.returncode}; try it by hand")
+        raise SettingsError(f"source: the command failed with code {ended.returncode}; run it in a shell to check")
     if not answer:
-        raise SettingsError("source: the command printed nothing; try it by hand")
+        raise SettingsError("source: the command printed nothing; run it in a shell to check")
     return answer
 
 
