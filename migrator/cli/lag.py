@@ -57,7 +57,7 @@ class Signs:
 
 
 # ──
-# How a relay gets on: log lines, what it counts, findings in the journal, and a summary at its end.
+# Progress of a relay: log lines, what it counts, findings in the journal, and a summary at its end.
 
 LOOK_S = 10.0
 _log = get_logger("relay")

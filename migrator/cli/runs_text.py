@@ -124,7 +124,7 @@ def _counts(*numbers: float) -> Iterator[str]:
     return (f"{number:,.0f}" for number in numbers)
 
 
-# ── How a stage gets on: bars on a terminal, a line now and then elsewhere ──
+# ── Progress of a stage: bars on a terminal, a line now and then elsewhere ──
 
 LINE_S = 10.0
 """How often the log has a line on the pages planned, and on those done, by now."""
@@ -265,7 +265,7 @@ class Lines(_Progress):
         self._log.debug("entity_done", entity=entity)
 
 
-# ── How a replay gets on: bars on a terminal, one log line a pattern elsewhere ──
+# ── Progress of a replay: bars on a terminal, one log line a pattern elsewhere ──
 
 
 class SampleBars(_DrawnProgress):

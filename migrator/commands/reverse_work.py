@@ -204,7 +204,7 @@ def verify(
 ) -> int:
     if not repair and (dry_run or delete_rows):
         name = "--dry-run" if dry_run else "--delete-rows"
-        raise SettingsError(f"{name} goes with --repair; without it reverse verify writes nothing anyway")
+        raise SettingsError(f"{name} requires --repair (reverse verify without --repair never writes)")
     with ExitStack() as stack:
         stack.enter_context(stop_on_signals(session.stop))
         session = stack.enter_context(session.another("reverse", live_patience=ONCE))

@@ -100,7 +100,7 @@ def verify(
 
 def _refuse_unfit(options: Mapping[str, Any]) -> None:
     if options["dry_run"] and not options["repair"]:
-        raise SettingsError("--dry-run goes with --repair; without it verify writes nothing anyway")
+        raise SettingsError("--dry-run requires --repair (verify without --repair never writes)")
     unfit = ("repair", "restart", "settle_s", "as_json")
     by_host = {f"--{name}": bool(options[name]) for name in ("join", "workers")}
     refuse_beside_engine(options["spark"], by_host)

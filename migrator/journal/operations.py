@@ -177,7 +177,7 @@ class JoinedLease:
         if self.journal.database.sqlite and holder.host != socket.gethostname():
             raise SettingsError(f"the run of job {self.job} is running on another host; {_ONE_HOST}")
         if not any(run.state == "running" for run in self.journal.runs(self.job)):
-            raise SettingsError(f"nothing of job {self.job} can be joined yet: {_NOT_YET}")
+            raise SettingsError(f"job {self.job}: no run to join yet: {_NOT_YET}")
         self.holder = holder
         self._ticker.start()
         return self

@@ -312,8 +312,8 @@ _PATH_MESSAGES = {
 
 
 _UNCAPTURED = (
-    "{why}: right for a source that stands still. What changes from now on is not captured, and items of rows that are"
-    " deleted stay; where services write, {advice}"
+    "{why}: right if nothing writes to the source. What changes from now on is not captured, and items of rows that are"
+    " deleted stay; if services write, {advice}"
 )
 _INSTALL_FIRST = "run `migrator capture install` first, or `migrator verify --repair` after it"
 _OF_ANOTHER = "give this job a copy of the source, or run `migrator verify --repair` again after changes"

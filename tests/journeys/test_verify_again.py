@@ -86,7 +86,7 @@ def test_a_repair_can_be_tried(shop: Project) -> None:
     assert pins.said(shop.run("verify", job, "--repair", "--settle", "0s").err, "row")
     assert pins.said(shop.run("verify", job, "--settle", "0s").err, "wait")
     refused = shop.run("verify", job, "--dry-run")
-    assert (refused.code, "--dry-run goes with --repair" in refused.err) == (2, True)
+    assert (refused.code, "--dry-run requires --repair" in refused.err) == (2, True)
 
 
 def test_items_left_to_the_service_are_not_foreign(tmp_path: Path, dynamodb_url: str) -> None:

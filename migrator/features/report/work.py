@@ -65,7 +65,7 @@ KIND_WORDS: Mapping[str, str] = {
     "value": "both have it, with another value",
     "type": "both have it, as another type",
     "order": "the same rows in another order",
-    "error": "one side gave no answer",
+    "error": "one side failed",
     "different": "an attribute of the item is not what the row makes",
     "collision": "two rows make one key",
     "unwritten": "the table did not take the item",

@@ -304,9 +304,7 @@ def _text_of(folder: Path, revision: str, path: str) -> str:
     except FileNotFoundError:
         raise SettingsError(f"{named}: git is not installed; name a file instead") from None
     except subprocess.TimeoutExpired:
-        raise SettingsError(
-            f"{named}: git gave no answer within {_GIT_S:.0f} s; name a file instead"
-        ) from None
+        raise SettingsError(f"{named}: git timed out after {_GIT_S:.0f} s; pass a file instead") from None
     if ended.returncode:
         why = ended.stderr.decode("utf-8", "replace").strip().partition("\n")[0]
         raise SettingsError(

@@ -254,7 +254,9 @@ def _output(command: Sequence[str]) -> str:
         )
         answer = ended.stdout.decode().strip()
     except subprocess.TimeoutExpired:
-        raise SettingsError(f"source: the command timed out after {COMMAND_LIMIT_S:.0f} s; run it in a shell to check") from None
+        raise SettingsError(
+            f"source: the command timed out after {COMMAND_LIMIT_S:.0f} s; run it in a shell to check"
+        ) from None
     except UnicodeDecodeError:
         raise SettingsError("source: the command's output is not UTF-8 text") from None
     except (OSError, ValueError) as error:
@@ -263,7 +265,9 @@ def _output(command: Sequence[str]) -> str:
             f"source: the command cannot be started ({what}); give a program and its arguments"
         ) from None
     if ended.returncode:
-        raise SettingsError(f"source: the command failed with code {ended.returncode}; run it in a shell to check")
+        raise SettingsError(
+            f"source: the command failed with code {ended.returncode}; run it in a shell to check"
+        )
     if not answer:
         raise SettingsError("source: the command printed nothing; run it in a shell to check")
     return answer

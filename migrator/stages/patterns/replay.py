@@ -43,7 +43,7 @@ Sign = tuple[str, str, int]
 
 
 class Comparison(Struct, frozen=True):
-    """Both answers compared. `errors`: messages of sides that gave no answer; nothing is compared then."""
+    """Both answers compared. `errors`: messages of sides that failed; nothing is compared then."""
 
     parts: tuple[PartAnswer, ...]
     took_ms: Mapping[Side, float]

@@ -292,12 +292,12 @@ def server_limits(connection: Connection) -> Iterator[str]:
     if found["basedir"].startswith(_RDS):
         yield (
             "RDS and Aurora purge the binary log as soon as they can: CALL mysql.rds_set_configuration('binlog retention"
-            " hours', 168); a relay that stands still for longer loses changes"
+            " hours', 168); a relay that is stopped for longer loses changes"
         )
     elif kept_s is not None:
         yield (
             f"the server purges its binary log after {kept_s / 3600:,.0f} hours (binlog_expire_logs_seconds), read or not: a"
-            " relay that stands still for longer loses changes, and `migrator verify --repair` is needed then"
+            " relay that is stopped for longer loses changes, and `migrator verify --repair` is needed then"
         )
     else:
         yield "the server keeps its binary log without a limit of time; look at `capture status` before PURGE BINARY LOGS"
