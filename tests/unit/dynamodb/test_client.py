@@ -91,4 +91,7 @@ def test_models_read_in_parts_are_those_of_botocore(name: str) -> None:
 def read_whole(part: Any) -> Any:
     if isinstance(part, list):
         return [read_whole(one) for one in part]
-    return {name: read_whole(part[name]) for name in part} if isinstance(part, dict) else part
+    if not isinstance(part, dict):
+        return part
+    assert [value for _, value in part.items()] == list(part.values())
+    return {name: read_whole(value) for name, value in part.items()}
