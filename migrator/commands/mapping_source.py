@@ -35,7 +35,6 @@ from migrator.runtime.errors import (
     amount,
     verb,
 )
-from migrator.runtime.values import replace
 from migrator.settings.job import SourceSettings, is_job, load_job
 from migrator.settings.transforms import checked_on, load_transforms, read_mapping, volatile_warnings
 from migrator.stages.patterns.question import statement_faults
@@ -61,10 +60,13 @@ def check_on_source(
         workload = Workload(cast("Database", source), source.facts())
         checked = checked_on(source, parsed, workload.facts)
         clauses = workload.clauses(checked.mapping)
-        refused = [
-            replace(refusal, what=f"{name} ({refusal.what})" if name else refusal.what)
-            for refusal in statement_faults(workload.source, checked.mapping)
-            for name in [workload.unknown_name(checked.mapping, refusal.pattern, refusal.part)]
+        faults = [
+            parsed.document.fault(
+                ("access_patterns", pattern, "sql", *([part] if part else [])),
+                f"{name} ({what})" if name else what,
+            )
+            for (pattern, part), what in statement_faults(workload.source, checked.mapping).items()
+            for name in [workload.unknown_name(checked.mapping, pattern, part)]
         ]
         doubts = volatile_warnings(source, parsed, checked)
         unread = unread_tables(workload.facts, checked.plans, source.views())
@@ -75,13 +77,6 @@ def check_on_source(
             for name, what in _nulls(workload, checked, clauses)
         ]
     doubts += question_warnings(checked.mapping, parsed.document, checked.plans, clauses)
-    faults = [
-        parsed.document.fault(
-            ("access_patterns", refusal.pattern, "sql", *([refusal.part] if refusal.part else [])),
-            refusal.what,
-        )
-        for refusal in refused
-    ]
     faults += hidden
     faults += _unmapped(
         parsed, [name for name in unread if not any(fnmatchcase(name, glob) for glob in leave)]

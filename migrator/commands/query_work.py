@@ -78,11 +78,11 @@ def answer_data(answer: Answer) -> dict[str, Any]:
             }
             for part in answer.parts
         ],
-        "operation": _CALLS[answer.request.operation],
-        "requests": json_ready(answer.request.sent),
+        "operation": _CALLS[answer.table.request.operation],
+        "requests": json_ready(answer.table.request.sent),
         "round_trips": answer.table.round_trips,
         "read_units": answer.read_units,
-        "reported_read_units": answer.reported_units or None,
+        "reported_read_units": answer.table.reported_units or None,
         "took_ms": answer.table.ms,
         "sql_round_trips": answer.sql.round_trips,
         "sql_took_ms": answer.sql.ms,
@@ -107,11 +107,11 @@ def print_explanation(console: Console, answer: Answer) -> None:
 
 
 def explanation(answer: Answer) -> Iterator[str]:
-    if not answer.request.sent:
+    if not answer.table.request.sent:
         yield "no request: no item can match these parameters"
-    for sent in answer.request.sent:
-        yield from _EXPLAINED[answer.request.operation](sent)
-    yield from _afterwards(answer.request)
+    for sent in answer.table.request.sent:
+        yield from _EXPLAINED[answer.table.request.operation](sent)
+    yield from _afterwards(answer.table.request)
     table, sql = answer.table, answer.sql
     yield f"DynamoDB: {amount(table.round_trips, 'round trip')}, {_units(answer)}, {table.ms:,.1f} ms"
     yield f"SQL: {amount(sql.round_trips, 'round trip')}, {sql.ms:,.1f} ms"
@@ -122,7 +122,7 @@ def _units(answer: Answer) -> str:
     about = "about " if answer.dropped else ""
     dropped = f", with {answer.dropped:,} that the filter dropped" if answer.dropped else ""
     # Each read costs at least half a unit: zero means that the endpoint did not report it.
-    reported = f"{answer.reported_units:,g}" if answer.reported_units else "none"
+    reported = f"{answer.table.reported_units:,g}" if answer.table.reported_units else "none"
     return f"{about}{answer.read_units:,g} read units by item sizes{dropped} ({reported} reported by the endpoint)"
 
 

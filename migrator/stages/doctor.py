@@ -142,9 +142,9 @@ def check_hidden_rows(
 def check_statements(checkup: Checkup, source: Questions, mapping: MappingModel) -> None:
     if not mapping.patterns:
         return
-    faults = list(statement_faults(source, mapping))
-    for fault in faults:
-        checkup.tell(f"SQL of {fault.name}", fault.what, "correct it in the mapping", "failed")
+    faults = statement_faults(source, mapping)
+    for names, what in faults.items():
+        checkup.tell(f"SQL of {' '.join(names)}".strip(), what, "correct it in the mapping", "failed")
     if not faults:
         number = sum(len(pattern.statements) for pattern in mapping.patterns.values())
         checkup.tell("SQL of patterns", f"the source understands {amount(number, 'statement')}")

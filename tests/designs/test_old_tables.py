@@ -38,7 +38,7 @@ def test_four_tables_of_one_service_become_one(dynamodb_url: str) -> None:
     written = plain_of(GOLDEN.read_text(encoding="utf-8"))
     documents = {name: [_document(one) for one in of] for name, of in written["documents"].items()}
     with moved_tables(BY_HAND, documents, dynamodb_url, golden_of(written), INDEXES) as design:
-        assert list(statement_faults(design.source, design.checked.mapping)) == []
+        assert not statement_faults(design.source, design.checked.mapping)
         assert design.backfilled.findings == {}
         assert {query.pattern for query in design.golden.queries} == set(design.checked.mapping.patterns)
         check_items(design)

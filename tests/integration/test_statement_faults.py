@@ -62,7 +62,7 @@ def faults(url: str, patterns: str) -> list[str]:
     mapping = CHINOOK_POSTGRESQL if url.startswith("postgres") else CHINOOK
     parsed = parse_mapping(mapping + patterns, "m.yaml")
     with open_source(SourceSettings(url=url), parsed) as source:
-        return [one.name for one in statement_faults(source, parsed.mapping)]
+        return [" ".join(names).strip() for names in statement_faults(source, parsed.mapping)]
 
 
 def test_sound_statements_are_taken(url: str) -> None:

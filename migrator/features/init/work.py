@@ -590,8 +590,8 @@ class _Asking(Struct, frozen=True):
         except MappingError as error:
             return error.faults
         return [
-            parsed.document.fault(("access_patterns", refusal.pattern, "sql"), refusal.what)
-            for refusal in statement_faults(self.source, checked.mapping)
+            parsed.document.fault(("access_patterns", pattern, "sql"), what)
+            for (pattern, _), what in statement_faults(self.source, checked.mapping).items()
         ]
 
 

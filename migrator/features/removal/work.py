@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from contextlib import ExitStack
 from typing import Any
@@ -35,7 +36,7 @@ from migrator.runtime.errors import (
     verb,
 )
 from migrator.runtime.values import asdict
-from migrator.stages.core.removal import AnyRevision, Strip, StripCounts, Undo
+from migrator.stages.core.removal import STRIP_COUNTS, AnyRevision, Strip, Undo
 from migrator.stages.cutover.dependence import before_the_end
 from migrator.stages.process import begin
 from migrator.stages.session.evidence import gatherer_of
@@ -163,19 +164,20 @@ def _refuse_early(session: JobSession) -> None:
         raise SettingsError(f"{what}; stop them, and wait {gone_s:g} s for those that were killed")
 
 
-def _need_yes_to_strip(counts: StripCounts, table: str) -> None:
-    items = amount(counts.items, "item")
-    what = f"Take our attributes out of {items} of table {table}, and delete {counts.own:,} of our own?"
+def _need_yes_to_strip(counts: Counter[str], table: str) -> None:
+    items = amount(counts["items"], "item")
+    what = f"Take our attributes out of {items} of table {table}, and delete {counts['own']:,} of our own?"
     cli.need_yes(f"{what} `migrator verify` and `undo` will no longer know them.")
 
 
-def _tell(counts: StripCounts, *, as_json: bool, dry_run: bool) -> int:
-    done, deleted = (counts.items, counts.own) if dry_run else (counts.stripped, counts.removed)
+def _tell(counts: Counter[str], *, as_json: bool, dry_run: bool) -> int:
+    items, stripped, own, removed, others = (counts[kind] for kind in STRIP_COUNTS)
+    done, deleted = (items, own) if dry_run else (stripped, removed)
     would = "would be " if dry_run else ""
     cli.print_result(
-        asdict(counts),
+        {kind: counts[kind] for kind in STRIP_COUNTS},
         f"{amount(done, 'item')} {would}stripped, {amount(deleted, 'tombstone or control item')} {would}deleted;"
-        f" {amount(counts.others, 'item')} of others {verb(counts.others, 'are')} left alone",
+        f" {amount(others, 'item')} of others {verb(others, 'are')} left alone",
         as_json=as_json,
     )
     return CLEAN

@@ -221,28 +221,33 @@ class PartAnswer(Struct, frozen=True):
     compared: tuple[str, ...] = ()
 
 
-class Took(Struct, frozen=True):
-    """Costs of one side: requests or statements, and milliseconds."""
+class SideAnswer(Struct, frozen=True):
+    """Rows of one side by part, with its costs: requests or statements, and milliseconds."""
 
+    rows: Mapping[str, Rows]
     round_trips: int
     ms: float
+
+
+class TableAnswer(SideAnswer, frozen=True):
+    """`reported_units`: from the endpoint, or 0."""
+
+    request: Request
+    reported_units: float
 
 
 class Answer(Struct, frozen=True):
     """A pattern's answer from both sides, with its costs.
 
     `read_units`: by the sizes of items.
-    `reported_units`: from the endpoint, or 0.
     `dropped`: items that a filter left out after they were read.
     """
 
     pattern: Pattern
-    request: Request
     parts: tuple[PartAnswer, ...]
-    table: Took
-    sql: Took
+    table: TableAnswer
+    sql: SideAnswer
     read_units: float
-    reported_units: float
     dropped: int = 0
 
     @property

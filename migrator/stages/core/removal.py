@@ -7,8 +7,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from threading import Event, Lock
 
-from msgspec import Struct
-
 from migrator.journal.runs import SqlJournal
 from migrator.mapping.model.edges import ItemStore, Stripping
 from migrator.mapping.model.journal import Run
@@ -107,32 +105,26 @@ _GONE, _OTHERS = ("", "gone"), ("", "others")
 # ── Strip: removes our own attributes and items from the table, once no process of migrator uses it ──
 
 
-class StripCounts(Struct, frozen=True):
-    """`items`: those with our attributes; `stripped` of them lost these.
-    `own`: tombstones and the control item; `removed` of them were deleted.
-    `others`: untouched items.
-    """
-
-    items: int = 0
-    stripped: int = 0
-    own: int = 0
-    removed: int = 0
-    others: int = 0
+STRIP_COUNTS = ("items", "stripped", "own", "removed", "others")
+"""`items`: those with our attributes; `stripped` of them lost these.
+`own`: tombstones and the control item; `removed` of them were deleted.
+`others`: untouched items.
+"""
 
 
 @dataclass
 class Strip(OwnItems):
     stripping: Stripping = field(kw_only=True)
 
-    def count(self) -> StripCounts:
-        return StripCounts(**self._walk.total(self._counted))
+    def count(self) -> Counter[str]:
+        return self._walk.total(self._counted)
 
-    def run(self, journal: SqlJournal, run: Run) -> StripCounts:
+    def run(self, journal: SqlJournal, run: Run) -> Counter[str]:
         """Strip the remaining items. An item that changes meanwhile belongs to another writer, and stays.
 
         Raises: StoppedError, Interrupted; the same run continues later.
         """
-        return StripCounts(**self._walk.resumed(journal, run, self._strip))
+        return self._walk.resumed(journal, run, self._strip)
 
     @property
     def _walk(self) -> TableWalk:

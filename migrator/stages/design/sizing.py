@@ -288,7 +288,7 @@ class Sizing:
         pattern = called.question.pattern
         reads = []
         for params in called.params:
-            parts = called.question.of_sql(params.values, cast("Questions", self.source)).parts
+            parts = called.question.of_sql(params.values, cast("Questions", self.source)).rows
             sizes = [
                 size
                 for part in pattern.parts

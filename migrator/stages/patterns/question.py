@@ -12,15 +12,13 @@ from decimal import Decimal
 from itertools import islice
 from typing import Any
 
-from msgspec import Struct
-
 from migrator.mapping.items.wire import entry_bytes, read_units
 from migrator.mapping.model.edges import AT_ONCE, ItemStore, QueryCall, QueryPage, Questions
 from migrator.mapping.model.evidence import Side
 from migrator.mapping.model.facts import EntityPlan
 from migrator.mapping.model.mapping import Mapping as MappingModel
 from migrator.mapping.model.mapping import Part, Pattern
-from migrator.mapping.model.results import Answer, PartAnswer, Request, Rows, Took
+from migrator.mapping.model.results import Answer, PartAnswer, Request, Rows, SideAnswer, TableAnswer
 from migrator.mapping.model.table import OWN_TYPES, QUERY_LIMIT, Item, ItemKey, TableDesign
 from migrator.mapping.patterns.answers import Designs, answer_of, kinds_for, nearest, plain_rows, readers_for
 from migrator.mapping.patterns.diff import diffs, row_key, ruled
@@ -32,14 +30,8 @@ from migrator.runtime.errors import SettingsError, amount
 # ── The items that answer a request: pages followed, partitions queried in parallel and merged ──
 
 
-class Fetched(Struct, frozen=True):
-    items: list[Item]
-    round_trips: int
-    read_units: float
-
-
-def fetch(store: ItemStore, request: Request, now_s: float | None = None) -> Fetched:
-    """All items of the answer in its order, up to the request's limit, without our own and expired items.
+def fetch(store: ItemStore, request: Request, now_s: float | None = None) -> QueryPage:
+    """One page of all items of the answer in its order, up to the request's limit, without our own and expired items.
 
     `now_s`: time of expiry, in seconds since 1970; by default this machine's clock.
     Raises: StoppedError, TargetError as the store does.
@@ -47,13 +39,13 @@ def fetch(store: ItemStore, request: Request, now_s: float | None = None) -> Fet
     return _WAYS[request.operation](store, request, time.time() if now_s is None else now_s)
 
 
-def _get(store: ItemStore, request: Request, now_s: float) -> Fetched:
+def _get(store: ItemStore, request: Request, now_s: float) -> QueryPage:
     # Of the copies of an item each is read as often as the others.
     pages = [store.get_item(random.choice(request.sent))] if request.sent else []
     return _fetched(pages, shown([item for page in pages for item in page.items], request, now_s))
 
 
-def _batch_get(store: ItemStore, request: Request, now_s: float) -> Fetched:
+def _batch_get(store: ItemStore, request: Request, now_s: float) -> QueryPage:
     pages = list(side_by_side(store.batch_get, request.sent))
     items = shown([item for page in pages for item in page.items], request, now_s)
     by_key = {_key(item, request): item for item in items}
@@ -61,7 +53,7 @@ def _batch_get(store: ItemStore, request: Request, now_s: float) -> Fetched:
     return _fetched(pages, [by_key[key] for key in wanted_keys if key in by_key])
 
 
-def _query(store: ItemStore, request: Request, now_s: float) -> Fetched:
+def _query(store: ItemStore, request: Request, now_s: float) -> QueryPage:
     # An answer sorted by distance must be read to its end, regardless of the limit.
     limit = request.limit if request.near is None else None
     partitions = [Partition(store, request, query, limit, now_s) for query in request.sent]
@@ -72,14 +64,10 @@ def _query(store: ItemStore, request: Request, now_s: float) -> Fetched:
     items = list(islice(_once(merged, request), limit))
     if request.near is not None:
         items = nearest(items, request.near, request.key)[: request.limit]
-    return Fetched(
-        items,
-        sum(partition.requests for partition in partitions),
-        sum(partition.read_units for partition in partitions),
-    )
+    return _fetched(partitions, items)
 
 
-_WAYS: dict[str, Callable[[ItemStore, Request, float], Fetched]] = {
+_WAYS: dict[str, Callable[[ItemStore, Request, float], QueryPage]] = {
     "get": _get,
     "batch_get": _batch_get,
     "query": _query,
@@ -189,8 +177,9 @@ def _expired(item: Item, ttl: str | None, now_s: float) -> bool:
     return isinstance(expiry, (int, Decimal)) and not isinstance(expiry, bool) and expiry <= now_s
 
 
-def _fetched(pages: list[QueryPage], items: list[Item]) -> Fetched:
-    return Fetched(items, sum(page.requests for page in pages), sum(page.read_units for page in pages))
+def _fetched(parts: Sequence[QueryPage | Partition], items: list[Item]) -> QueryPage:
+    read_units, requests = sum(part.read_units for part in parts), sum(part.requests for part in parts)
+    return QueryPage(items, read_units=read_units, requests=requests)
 
 
 # ── The answers of both sides to one access pattern ──
@@ -217,12 +206,10 @@ def ask(
     sql = question.of_sql(params, source)
     return Answer(
         pattern=pattern,
-        request=table.request,
-        parts=question.compared(table.parts, sql.parts),
-        table=table.took,
-        sql=sql.took,
+        parts=question.compared(table.rows, sql.rows),
+        table=table,
+        sql=sql,
         read_units=metered.units(mapping.table),
-        reported_units=table.reported_units,
         dropped=metered.dropped,
     )
 
@@ -271,18 +258,6 @@ def _read_units(request: Mapping[str, Any], page: QueryPage, table: TableDesign)
     return sum(read_units(size, consistent=consistent) for size in sums)
 
 
-class SqlSide(Struct, frozen=True):
-    parts: Mapping[str, Rows]
-    took: Took
-
-
-class TableSide(Struct, frozen=True):
-    parts: Mapping[str, Rows]
-    took: Took
-    request: Request
-    reported_units: float
-
-
 class Question:
     """An access pattern, to be run against either side. Thread-safe."""
 
@@ -310,17 +285,17 @@ class Question:
     def answer(
         self, side: Side, params: Mapping[str, Any], source: Questions, store: ItemStore
     ) -> Mapping[str, Rows]:
-        return self.of_table(params, store).parts if side == "table" else self.of_sql(params, source).parts
+        return (self.of_table(params, store) if side == "table" else self.of_sql(params, source)).rows
 
-    def of_table(self, params: Mapping[str, Any], store: ItemStore) -> TableSide:
+    def of_table(self, params: Mapping[str, Any], store: ItemStore) -> TableAnswer:
         request = self.requests.of(params)
         began = self.clock()
         fetched = fetch(store, request)
-        took = Took(fetched.round_trips, _ms(self.clock() - began))
-        answer = answer_of(self.mapping, self.pattern, fetched.items)
-        return TableSide(answer, took, request, fetched.read_units)
+        ms = _ms(self.clock() - began)
+        rows = answer_of(self.mapping, self.pattern, fetched.items)
+        return TableAnswer(rows, fetched.requests, ms, request, fetched.read_units)
 
-    def of_sql(self, params: Mapping[str, Any], source: Questions) -> SqlSide:
+    def of_sql(self, params: Mapping[str, Any], source: Questions) -> SideAnswer:
         """Raises: SettingsError if the statement returns other columns than the pattern; the errors of the source."""
         pattern = self.pattern
         schema = schema_of(self.mapping, pattern, params)
@@ -328,9 +303,9 @@ class Question:
         answered = {
             part.name: source.query(pattern.statements[part.name], params, schema) for part in pattern.parts
         }
-        took = Took(len(pattern.parts), _ms(self.clock() - began))
+        ms = _ms(self.clock() - began)
         rows = {part.name: self._rows(part, answered[part.name]) for part in pattern.parts}
-        return SqlSide(rows, took)
+        return SideAnswer(rows, len(pattern.parts), ms)
 
     def compared(self, items: Mapping[str, Rows], rows: Mapping[str, Rows]) -> tuple[PartAnswer, ...]:
         return tuple(
@@ -373,18 +348,8 @@ def _ms(seconds: float) -> float:
 # ── The SQL of access patterns, checked by the source's EXPLAIN ──
 
 
-class StatementFault(Struct, frozen=True):
-    pattern: str
-    part: str
-    what: str
-
-    @property
-    def name(self) -> str:
-        return f"{self.pattern} {self.part}".strip()
-
-
-def statement_faults(source: Questions, mapping: MappingModel) -> Iterator[StatementFault]:
-    """Faults of statements that the source refuses. It only plans them; nothing is run."""
+def statement_faults(source: Questions, mapping: MappingModel) -> dict[tuple[str, str], str]:
+    """Faults of statements that the source refuses, by pattern and part. It only plans them; nothing is run."""
     asked = [
         (pattern.name, part, QueryCall(statement, sample_params(pattern), schema))
         for pattern in mapping.patterns.values()
@@ -396,7 +361,7 @@ def statement_faults(source: Questions, mapping: MappingModel) -> Iterator[State
     for (pattern_name, part, _), what in zip(asked, faults, strict=True):
         if what:
             first.setdefault((pattern_name, part), what)
-    return (StatementFault(pattern_name, part, what) for (pattern_name, part), what in first.items())
+    return first
 
 
 def _schemas(mapping: MappingModel, pattern: Pattern) -> tuple[str | None, ...]:

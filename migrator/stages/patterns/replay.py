@@ -18,7 +18,14 @@ from migrator.mapping.model.edges import ItemStore, Questions, Source
 from migrator.mapping.model.evidence import SAMPLES_KEPT, SIDES, Diff, DiffKey, Evidence, Sample, Side, Window
 from migrator.mapping.model.mapping import Mapping as MappingModel
 from migrator.mapping.model.mapping import Pattern
-from migrator.mapping.model.results import Example, Hidden, PartAnswer, PatternReplay, ReplayResult
+from migrator.mapping.model.results import (
+    Example,
+    Hidden,
+    PartAnswer,
+    PatternReplay,
+    ReplayResult,
+    SideAnswer,
+)
 from migrator.mapping.patterns.answers import Designs
 from migrator.mapping.patterns.diff import as_text
 from migrator.runtime.errors import Interrupted, MigratorError, amount
@@ -26,7 +33,7 @@ from migrator.runtime.retry import nap
 from migrator.stages.core.parallel import in_parallel
 from migrator.stages.patterns.latencies import Latencies
 from migrator.stages.patterns.param_sampling import ParamSet, RowSample, draw, kinds_of
-from migrator.stages.patterns.question import Question, SqlSide, TableSide
+from migrator.stages.patterns.question import Question
 
 # ── Comparison of both answers, repeated: a difference in every comparison counts, all else was in flight ──
 
@@ -110,21 +117,19 @@ class Comparer:
         errors: dict[Side, str] = {}
         first = _answer(errors, "table", lambda: self._first(params))
         second = _answer(errors, "sql", lambda: self._question.of_sql(params, self._source))
-        answered: list[tuple[Side, TableSide | SqlSide | None]] = [("table", first), ("sql", second)]
-        took_ms = {side: answer.took.ms for side, answer in answered if answer is not None}
+        answered: list[tuple[Side, SideAnswer | None]] = [("table", first), ("sql", second)]
+        took_ms = {side: answer.ms for side, answer in answered if answer is not None}
         if first is None or second is None:
             return Comparison((), took_ms, errors)
-        return Comparison(self._question.compared(first.parts, second.parts), took_ms)
+        return Comparison(self._question.compared(first.rows, second.rows), took_ms)
 
-    def _first(self, params: Mapping[str, Any]) -> TableSide | SqlSide:
+    def _first(self, params: Mapping[str, Any]) -> SideAnswer:
         if self._store is None:
             return self._question.of_sql(params, self._source)
         return self._question.of_table(params, self._store)
 
 
-def _answer(
-    errors: dict[Side, str], side: Side, ask: Callable[[], TableSide | SqlSide]
-) -> TableSide | SqlSide | None:
+def _answer(errors: dict[Side, str], side: Side, ask: Callable[[], SideAnswer]) -> SideAnswer | None:
     try:
         return ask()
     except Interrupted:

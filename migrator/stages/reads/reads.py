@@ -134,7 +134,7 @@ def sql_page(
         )
     # Before the first page nothing can have been inserted.
     wanted = place.given + size + (SLACK if place.given else 0)
-    rows = question.of_sql(values, _First(source, wanted)).parts[""]  # type: ignore[arg-type]
+    rows = question.of_sql(values, _First(source, wanted)).rows[""]  # type: ignore[arg-type]
     begins = _behind(rows, place)
     page = rows[begins : begins + size]
     if not page or len(rows) <= begins + size:

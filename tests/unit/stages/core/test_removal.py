@@ -12,7 +12,7 @@ from migrator.mapping.model.journal import Run, RunIdentity
 from migrator.mapping.model.table import CONTROL, TOMBSTONE, Item, KeyAttribute, TableDesign
 from migrator.runtime.errors import Interrupted, StoppedError
 from migrator.runtime.values import replace
-from migrator.stages.core.removal import Strip, StripCounts, Undo
+from migrator.stages.core.removal import Strip, Undo
 from tests import pins
 from tests.fakes.store import FakeStore
 from tests.fakes.stripping import FakeStripping
@@ -55,17 +55,17 @@ def shop() -> Shop:
 
 
 def test_a_count_changes_nothing(shop: Shop) -> None:
-    assert shop.stage.count() == StripCounts(items=40, own=2, others=3)
+    assert shop.stage.count() == Counter(items=40, own=2, others=3)
     assert len([one for one in shop.store.items.values() if "_src" in one]) == 45
 
 
 def test_ours_are_stripped_our_own_go_and_others_stay(shop: Shop) -> None:
     stage = replace(shop.stage, segments=3, workers=2)
-    assert stage.run(shop.journal, shop.run) == StripCounts(40, 40, 2, 2, 3)
+    assert stage.run(shop.journal, shop.run) == Counter(items=40, stripped=40, own=2, removed=2, others=3)
     left = {key[0] for key, one in shop.store.items.items() if "_src" in one}
     assert left == {"P#090", "P#091", "P#092"}
     assert len(shop.store.items) == 43
-    assert stage.run(shop.journal, shop.run) == StripCounts(40, 40, 2, 2, 3)
+    assert stage.run(shop.journal, shop.run) == Counter(items=40, stripped=40, own=2, removed=2, others=3)
     assert sum(shop.stripping.asked) == 40
 
 
@@ -82,7 +82,9 @@ def test_it_resumes_behind_the_last_page_that_is_done(shop: Shop) -> None:
         replace(shop.stage, check=check).run(shop.journal, shop.run)
     done = sum(shop.stripping.asked)
     assert 0 < done < 40
-    assert shop.stage.run(shop.journal, shop.run) == StripCounts(40, 40, 2, 2, 3)
+    assert shop.stage.run(shop.journal, shop.run) == Counter(
+        items=40, stripped=40, own=2, removed=2, others=3
+    )
     assert sum(shop.stripping.asked) == 40
 
 

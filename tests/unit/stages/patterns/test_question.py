@@ -65,7 +65,7 @@ def ids(found: list[Item]) -> list[Any]:
 def test_all_shards_are_merged_by_the_sort_key(store: FakeStore) -> None:
     found = fetch(store, request(SHARDS, kind="k"))
     assert ids(found.items) == list(range(100))
-    assert found.round_trips == len(store.queries) > 100 // 7
+    assert found.requests == len(store.queries) > 100 // 7
 
 
 def test_they_are_merged_from_the_last_one_on(store: FakeStore) -> None:
@@ -77,7 +77,7 @@ def test_they_are_merged_from_the_last_one_on(store: FakeStore) -> None:
 def test_a_limit_reads_no_more_than_it_needs(store: FakeStore) -> None:
     found = fetch(store, request(SHARDS, kind="k", limit="5"))
     assert ids(found.items) == [0, 1, 2, 3, 4]
-    assert found.round_trips == 4
+    assert found.requests == 4
     assert {query["Limit"] for query in store.queries} == {5}
 
 
@@ -163,18 +163,18 @@ def test_a_ttl_that_is_no_number_never_comes(store: FakeStore) -> None:
 def test_a_batch_keeps_the_requested_order(store: FakeStore) -> None:
     found = fetch(store, request(BATCH, tenant="acme", ids="7,3,500,99,3"))
     assert ids(found.items) == [7, 3, 99]
-    assert (found.round_trips, found.read_units) == (1, 0.5)
+    assert (found.requests, found.read_units) == (1, 0.5)
 
 
 def test_a_batch_of_nothing_asks_nothing(store: FakeStore) -> None:
     found = fetch(store, request(BATCH, tenant="acme", ids=""))
-    assert (found.items, found.round_trips) == ([], 0)
+    assert (found.items, found.requests) == ([], 0)
 
 
 def test_days_are_read_one_by_one(store: FakeStore) -> None:
     found = fetch(store, request(DAYS, since="2026-01-02", until="2026-01-03"))
     assert ids(found.items) == list(range(4, 12))
-    assert found.round_trips == 2
+    assert found.requests == 2
 
 
 def test_the_limit_of_a_place_counts_the_nearest() -> None:
