@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from importlib.metadata import version
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct
 
@@ -30,11 +30,6 @@ if TYPE_CHECKING:
 # ── Measurements as the metrics see them ──
 
 PACKAGE = "single-table-migrator"
-
-
-class SentRequests(Protocol):
-    consumed: Counts
-    throttled: Counts
 
 
 class Family(Struct, frozen=True):
@@ -90,10 +85,10 @@ def _process() -> Iterator[Family]:
 # ── Of every process ──
 
 
-def table_part(sent: SentRequests) -> Iterator[Family]:
-    units, requests = (sent.throttled[(what,)] for what in ("units", "requests"))
+def table_part(consumed: Counts, throttled: Counts) -> Iterator[Family]:
+    units, requests = (throttled[(what,)] for what in ("units", "requests"))
     what = "Capacity units that DynamoDB said it consumed; index '' is the table."
-    yield counter("migrator_consumed_units", what, sent.consumed.items(), ("operation", "index"))
+    yield counter("migrator_consumed_units", what, consumed.items(), ("operation", "index"))
     what = "Write units, about, of requests that were throttled."
     yield counter("migrator_throttled_units", what, [((), units)])
     what = "Write requests that were throttled, wholly or in part."
@@ -259,7 +254,7 @@ class CountedProgress:
 
 
 def service_metrics(service: Service, reading: Callable[[], MappedReads | None]) -> ProcessMetrics:
-    session = service.session
+    session, sent = service.session, service.session.target.store.sent
 
     def phases() -> Mapping[str, PatternPhase]:
         return {} if (read := reading()) is None else read.reads.phases.known()
@@ -268,7 +263,7 @@ def service_metrics(service: Service, reading: Callable[[], MappedReads | None])
         return None if (read := reading()) is None else read.reads.ledger.totals
 
     parts = (
-        partial(table_part, session.target.store.sent),
+        partial(table_part, sent.consumed, sent.throttled),
         partial(journal_part, session.journal.database.answers),
         partial(phases_part, phases),
         partial(reads_part, totals),

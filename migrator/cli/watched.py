@@ -286,7 +286,7 @@ class Watched(Struct, frozen=True):
         stack.enter_context(Presence(*known, advanced, also=phases.renew))
         if self.address is not None:
             everywhere = (
-                partial(table_part, sent),
+                partial(table_part, sent.consumed, sent.throttled),
                 partial(journal_part, session.journal.database.answers),
                 partial(phases_part, lambda: phases.phases),
                 partial(pace_part, pace),

@@ -311,9 +311,16 @@ class _Back(Struct, frozen=True):
             entities = named(owning.entities, self.names)
             with owning.target.stripping() as owner:
                 owned = Owning(
-                    *(self.session.source.at_primary(), owning.target.store, owner.own, owning.live.tickets),
-                    *(owning.memory, owning.control, entities, owning.target.design),
-                    *(edges.heartbeats.now_s, lease.check),
+                    self.session.source.at_primary().read_page,
+                    owning.target.store.get,
+                    owner.own,
+                    owning.live.tickets,
+                    owning.memory,
+                    owning.control,
+                    entities,
+                    owning.target.design,
+                    edges.heartbeats.now_s,
+                    lease.check,
                 ).run()
             edges.heartbeats.leave(lease, clean=True)
         return owned

@@ -29,7 +29,7 @@ def shop(engine: str, server: OwnServer, dynamodb_url: str, tmp_path: Path) -> I
         open_shop(name, url, dynamodb_url, tmp_path, marked_by="log", tables=tables) as shop,
     ):
         yield shop
-        shop.live.marks.close()  # type: ignore[attr-defined]
+        shop.live.marks.close()
         shop.done("capture", "uninstall", "--discard-marks", "--force")
 
 

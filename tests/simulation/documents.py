@@ -274,7 +274,7 @@ class DocumentCast(Cast):
         self.commit(work)
         relay = self.world.relay(self.refresh_of(lease))
         left = LeftToTheRelay(Rest(self.schedule.clock))
-        flush = Flush(documents, lambda: relay, Turns(lease), left)  # type: ignore[arg-type]
+        flush = Flush(documents.shown, lambda: relay, Turns(lease), left)  # type: ignore[arg-type]
         flush.or_raise([Change(table, one) for table, of in before.items() for one in of.values()])
 
     def policy(self) -> None:

@@ -9,7 +9,7 @@ from threading import Event
 from typing import Any, cast
 
 from migrator.mapping.inverse.rows import Inverse, compile_inverse
-from migrator.mapping.model.live import Unkept
+from migrator.mapping.model.live import RowsVerified
 from migrator.mapping.model.table import Item
 from migrator.runtime.errors import MigratorError, StoppedError
 from migrator.runtime.values import replace
@@ -211,8 +211,8 @@ class Life:
             return Stepping(edge, self.schedule)
 
         inverse = self.inverse if direct else replace(self.inverse, designs=())
-        made = partial(items_by_row, Reader(self.world.database), self.entities)
-        edges = (self.table, self.writer, stepping(self.remembered), made)
+        made = partial(items_by_row, Reader(self.world.database).read_rows, self.entities)
+        edges = (self.table.get, self.writer, stepping(self.remembered), made)
         stage = self.reverse_of(inverse, self.tables if direct else {}, *edges, SETTLE_S)
         work = self.work_of(stage, direct)
         reader = StreamReader(
@@ -239,7 +239,7 @@ class Life:
         self.is_back = True
 
     def steps(self) -> GoingBack:
-        before = (self.drain, lambda: self, lambda: None)
+        before = (self.drain, self.compared, lambda: None)
         return GoingBack(False, no_fence, *before, self.capture, self.own, self.look, self.keep)
 
     def end_others(self) -> None:
@@ -262,11 +262,9 @@ class Life:
             daemon.reader.work = quiet(work, self.table.design, {"Pet"}, "")
             daemon.run()
 
-    unkept = Unkept()
-
-    @property
-    def is_clean(self) -> bool:
-        return self.pets_of_items() == self.world.database.tables["pet"]
+    def compared(self) -> RowsVerified:
+        is_clean = self.pets_of_items() == self.world.database.tables["pet"]
+        return RowsVerified({}, 0, {} if is_clean else {("pet", "different"): 1}, ())
 
     def capture(self) -> None:
         self.schedule.step()
@@ -275,7 +273,14 @@ class Life:
     def own(self) -> int:
         world = self.world
         owned = Owning(
-            *(Reader(world.database), self.table, self.table.own, world.database, world.memory, self.table),
+            *(
+                Reader(world.database).read_page,
+                self.table.get,
+                self.table.own,
+                world.database,
+                world.memory,
+                self.table,
+            ),
             *([self.whole.together["pet"]], self.table.design, self.schedule.clock, no_fence),
         ).run()
         self.schedule.step()

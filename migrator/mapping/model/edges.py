@@ -154,23 +154,7 @@ class Rows(RootFinder, Protocol):
     ) -> RawPage:
         """`read_page` with these places raw; none if columns have changed their types."""
 
-    def close(self) -> None: ...
-
-
-@runtime_checkable
-class DocumentRows(Protocol):
-    """Rows in tables of DynamoDB; reading them costs read units."""
-
-    def table_ids(self) -> Mapping[str, str]: ...
-
-    def read_units(self, plans: Sequence[EntityPlan], page_rows: int) -> float: ...
-
-    def read_words(self, plans: Sequence[EntityPlan], page_rows: int) -> Sequence[str]:
-        """A line for each table that is read as a whole because no index finds its rows."""
-
-
-class Totals(Protocol):
-    """Counts and sums in the source's own way. Every call is a transaction."""
+    # ── counts and sums, in the source's own way ──
 
     def count(self, plan: EntityPlan) -> int: ...
 
@@ -187,9 +171,19 @@ class Totals(Protocol):
     def sums(self, plan: EntityPlan, columns: Sequence[Column]) -> dict[str, Any]:
         """SUM of each column over selected rows with a key, as the driver returns it."""
 
+    def close(self) -> None: ...
 
-class CountedRows(Rows, Totals, Protocol):
-    """A source that can be moved and verified: the required protocol of one that is not an SQL database."""
+
+@runtime_checkable
+class DocumentRows(Protocol):
+    """Rows in tables of DynamoDB; reading them costs read units."""
+
+    def table_ids(self) -> Mapping[str, str]: ...
+
+    def read_units(self, plans: Sequence[EntityPlan], page_rows: int) -> float: ...
+
+    def read_words(self, plans: Sequence[EntityPlan], page_rows: int) -> Sequence[str]:
+        """A line for each table that is read as a whole because no index finds its rows."""
 
 
 class ComputingSource(Protocol):
@@ -232,8 +226,8 @@ class Questions(Protocol):
         """The source's error for each call, which is not run; '' for none."""
 
 
-class Source(CountedRows, Questions, Protocol):
-    """A relational database, or a source with all three."""
+class Source(Rows, Questions, Protocol):
+    """A relational database, or old DynamoDB tables."""
 
 
 class Database(Source, Protocol):

@@ -261,12 +261,7 @@ class Change(Struct, frozen=True):
     after: Any = None
 
 
-class ShownMarks(Protocol):
-    def shown(self, changes: Sequence[Change]) -> list[Mark]:
-        """Marks of the changes, not stored; with images as from Marks.take."""
-
-
-class ChangeMarks(ShownMarks, Protocol):
+class ChangeMarks(Protocol):
     """Marks of changes that are about to be committed, kept outside of their transaction."""
 
     def pre_mark(self, changes: Sequence[Change], wait_s: float) -> list[Mark]: ...
@@ -308,11 +303,6 @@ class Marks(Protocol):
     def state(self) -> MarksState: ...
 
 
-class TriedMarks(Marks, Protocol):
-    def probe(self) -> None:
-        """Raises: SourceError, SettingsError if this user lacks a relay's rights on marks; no mark is changed."""
-
-
 class KeptMark(Struct, frozen=True):
     """A change that a journal keeps.
 
@@ -351,11 +341,6 @@ class Tickets(Protocol):
 
     def raise_epoch(self, above: int) -> int:
         """Begin an epoch with all tickets higher than `above`, and return it."""
-
-
-class TriedTickets(Tickets, Protocol):
-    def probe(self) -> None:
-        """Draws none. Raises: SourceError if this user may not."""
 
 
 # ── target ──────────────────────────────────────────────────────────────────────────────────────
@@ -551,25 +536,6 @@ class ActivityCounts(Struct, frozen=True):
     unseen: str = ""
     who: Mapping[str, str] = {}
     may_write: Mapping[str, Sequence[str]] = {}
-
-
-class Activity(Protocol):
-    """The source's own statistics of changes. Raises, from every method: SourceError if it is unreachable."""
-
-    def look(self, tables: Sequence[str]) -> ActivityCounts: ...
-
-    def views(self) -> set[str]: ...
-
-    def named(self) -> set[str]:
-        """Tables that the job names, as in capture: facts may not contain them."""
-
-    def read_only(self, tables: Sequence[str]) -> list[str]:
-        """Statements that revoke the right to write these tables, for a person to run."""
-
-    def drops(self, tables: Sequence[str]) -> list[str]: ...
-
-    def waiting(self, tables: Sequence[str]) -> Mapping[str, int]:
-        """Marks by table, '' for rows to process, and changes that are not marks yet; capture must be installed."""
 
 
 FRESH_S = 23 * 3600.0

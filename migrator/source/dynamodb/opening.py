@@ -255,6 +255,7 @@ class StreamActivity(Struct, frozen=True):
         return set()
 
     def named(self) -> set[str]:
+        """Tables that the job names, as in capture: facts may not contain them."""
         return set(self.real)
 
     def waiting(self, tables: Sequence[str]) -> Mapping[str, int]:

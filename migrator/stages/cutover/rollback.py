@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Protocol
 
 from msgspec import Struct
 
 from migrator.mapping.items.items import project, stamp
 from migrator.mapping.model.edges import Control
 from migrator.mapping.model.evidence import Line
-from migrator.mapping.model.live import Memory, Root, StreamRecord, Tickets, Unkept
+from migrator.mapping.model.live import Memory, Root, RowsVerified, StreamRecord, Tickets, Unkept
 from migrator.mapping.model.table import Item, ItemKey, RowTree, TableDesign
 from migrator.runtime.errors import RefusedError, amount
 from migrator.settings.job import CutoverSettings
@@ -21,7 +20,7 @@ from migrator.stages.live.refresh import drawn
 from migrator.stages.live.relay import PAGE_ROWS
 from migrator.stages.live.send import LiveEntity
 from migrator.stages.reverse.daemon import ReverseStatus
-from migrator.stages.reverse.stage import ItemReader, PageReader
+from migrator.stages.reverse.stage import ReadPage, StoredItems
 
 # ── Items that a service wrote itself become ours again: with the row that they are of, and a ticket ──
 
@@ -40,8 +39,8 @@ class Owning(Struct, frozen=True):
     (2), remembers keys that cannot be recomputed (7), and never changes anything with a higher ticket.
     """
 
-    rows: PageReader
-    items: ItemReader
+    read_page: ReadPage
+    stored: StoredItems
     own: Callable[[Sequence[Item]], int]
     tickets: Tickets
     memory: Memory
@@ -59,7 +58,7 @@ class Owning(Struct, frozen=True):
         while True:
             self.check()
             ticket = drawn(self.tickets, self.memory, self.control)
-            page = self.rows.read_page(entity.compiled.plan, after, None, PAGE_ROWS)
+            page = self.read_page(entity.compiled.plan, after, None, PAGE_ROWS)
             if not page:
                 return owned
             owned += self._page(entity, page, ticket)
@@ -67,7 +66,7 @@ class Owning(Struct, frozen=True):
 
     def _page(self, entity: LiveEntity, page: Sequence[RowTree], ticket: int) -> int:
         made = self._made(entity, page, ticket)
-        stored = self.items.get(list(made))
+        stored = self.stored(list(made))
         source = self.design.source_attribute
         strange = [
             item for key, item in made.items() if key in stored and stored[key].get(source) != item[source]
@@ -168,14 +167,6 @@ def _seen(status: ReverseStatus) -> str:
 # ── Its steps ──
 
 
-class RowComparison(Protocol):
-    @property
-    def is_clean(self) -> bool: ...
-
-    @property
-    def unkept(self) -> Unkept: ...
-
-
 ROWS_OF_ITEMS = (
     "where a service wrote items itself, name their entities in `writes: {direct: […]}`, then `migrator capture install`,"
     " `migrator reverse start` and `migrator reverse verify --repair`; then take them out again, and"
@@ -230,7 +221,7 @@ class GoingBack(Struct, frozen=True):
     drops: bool
     check: Check
     drain: Callable[[], ReverseStatus] | None
-    compare: Callable[[], RowComparison] | None
+    compare: Callable[[], RowsVerified] | None
     move_counters: Callable[[], None] | None
     capture: Callable[[], None]
     own: Callable[[], int]
@@ -255,7 +246,7 @@ class GoingBack(Struct, frozen=True):
         self.keep()
         return owned
 
-    def _refuse_different(self, compared: RowComparison) -> None:
+    def _refuse_different(self, compared: RowsVerified) -> None:
         next_step = f"{_UNCHANGED}; {ROWS_OF_ITEMS}" if self.drain is None else _drained_without_effect()
         if not compared.is_clean:
             raise RefusedError(f"refused: rows and items differ; see `migrator reverse verify`. {next_step}")

@@ -21,7 +21,6 @@ from migrator.mapping.model.live import (
     Installation,
     Mark,
     Root,
-    ShownMarks,
     WriterKind,
     Writers,
 )
@@ -291,9 +290,12 @@ _LATE = f"it took longer than {LONGEST_S:g} s"
 
 @dataclass(frozen=True)
 class Flush:
-    """Best effort: the marks stay, so a relay writes the rest."""
+    """Best effort: the marks stay, so a relay writes the rest.
 
-    marks: ShownMarks
+    `shown`: marks of the changes, not stored; with images as from Marks.take.
+    """
+
+    shown: Callable[[Sequence[Change]], list[Mark]]
     relay: Callable[[], Relay]
     shared_leases: SharedLeases
     left: LeftToTheRelay
@@ -334,7 +336,7 @@ class Flush:
         try:
             with ending_at(time.monotonic() + LONGEST_S, _LATE), self.shared_leases.turn():
                 relay = self.relay()
-                relay.refresh(reached(relay, self.marks.shown(changes)))
+                relay.refresh(reached(relay, self.shown(changes)))
         except OldRevisionError:
             raise
         except MigratorError as error:

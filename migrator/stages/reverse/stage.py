@@ -9,13 +9,14 @@ from dataclasses import dataclass, field
 from datetime import date, datetime, time
 from decimal import Decimal
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
 from msgspec import Struct
 
 from migrator.mapping.check.values import SPELLED
 from migrator.mapping.inverse.rows import Inverse, RowPart, is_same, row_of, row_parts_of
 from migrator.mapping.items.items import CompiledEntity, items_for
+from migrator.mapping.model.edges import Rows
 from migrator.mapping.model.facts import EntityPlan, TableFacts
 from migrator.mapping.model.live import (
     Check,
@@ -57,26 +58,25 @@ def waiting_no_more(tables: Collection[str], direct: Collection[str]) -> list[st
     return [*tables, *([] if direct else [ITEM_ALONE])]
 
 
-class ItemReader(Protocol):
-    def get(self, keys: Sequence[ItemKey]) -> dict[ItemKey, Item]:
-        """Consistent read of the stored items among `keys`."""
-
-
 ItemsByRow = Callable[[str, Collection[SourceKey]], Mapping[SourceKey, Collection[Item]]]
 """Of a table's current rows in the source: the items that the mapping makes of each."""
 
 
-class RowsByKey(Protocol):
-    def read_rows(self, plan: EntityPlan, keys: Sequence[SourceKey]) -> list[RowTree]: ...
+ReadRows = Callable[[EntityPlan, Sequence[SourceKey]], list[RowTree]]
+"""Row trees by the keys that items have."""
+ReadPage = Callable[[EntityPlan, SourceKey | None, SourceKey | None, int | None], list[RowTree]]
+"""Row trees with after < key <= upto, ordered by key; None is open."""
+StoredItems = Callable[[Sequence[ItemKey]], Mapping[ItemKey, Item]]
+"""Consistent read of the stored items among the keys."""
 
 
 def items_by_row(
-    source: RowsByKey, entities: Sequence[CompiledEntity], table: str, keys: Collection[SourceKey]
+    read_rows: ReadRows, entities: Sequence[CompiledEntity], table: str, keys: Collection[SourceKey]
 ) -> dict[SourceKey, list[Item]]:
     made: dict[SourceKey, list[Item]] = defaultdict(list)
     for entity in entities:
         if entity.plan.table.name == table:
-            for tree in source.read_rows(entity.plan, list(keys)):
+            for tree in read_rows(entity.plan, list(keys)):
                 made[row_key(entity, tree)] += items_made(entity, tree)
     return made
 
@@ -120,13 +120,6 @@ def _typed(table: TableFacts, name: str, value: Any) -> Any:
     return read(value) if read and isinstance(value, str) else value
 
 
-class PageReader(RowsByKey, Protocol):
-    def read_page(
-        self, plan: EntityPlan, after: SourceKey | None, upto: SourceKey | None, limit: int | None = None
-    ) -> list[RowTree]:
-        """Row trees with after < key <= upto, ordered by key; None is open."""
-
-
 class Spellings(Struct, frozen=True):
     """Keys that the source spells differently than reverse: SQLite keeps any text of a time, UUID or decimal.
 
@@ -136,7 +129,7 @@ class Spellings(Struct, frozen=True):
     keys: Mapping[RowId, SourceKey] = {}
 
     @classmethod
-    def read(cls, source: PageReader, entities: Sequence[CompiledEntity], page_rows: int) -> Spellings:
+    def read(cls, source: Rows, entities: Sequence[CompiledEntity], page_rows: int) -> Spellings:
         return cls(
             {
                 (entity.plan.table.name, key): spelled
@@ -148,6 +141,9 @@ class Spellings(Struct, frozen=True):
                 if (spelled := entity.source_key(tree)) != (key := row_key(entity, tree))
             }
         )
+
+    def read_rows(self, source: Rows, plan: EntityPlan, keys: Sequence[SourceKey]) -> list[RowTree]:
+        return source.read_rows(plan, [self.keys.get((plan.table.name, key), key) for key in keys])
 
     def written(self, table: WrittenTable, values: Row, tables: Mapping[str, WrittenTable]) -> Row:
         """The values, with the row's key and referenced keys as the source has them."""
@@ -165,24 +161,13 @@ class Spellings(Struct, frozen=True):
         return written
 
 
-def pages_of(source: PageReader, entity: CompiledEntity, page_rows: int) -> Iterator[list[RowTree]]:
+def pages_of(source: Rows, entity: CompiledEntity, page_rows: int) -> Iterator[list[RowTree]]:
     after = None
     while trees := source.read_page(entity.plan, after, None, page_rows):
         yield trees
         if len(trees) < page_rows:
             return
         after = entity.source_key(trees[-1])
-
-
-class SpelledRows(Struct, frozen=True):
-    """Rows by the keys that items have."""
-
-    source: RowsByKey
-    spellings: Spellings
-
-    def read_rows(self, plan: EntityPlan, keys: Sequence[SourceKey]) -> list[RowTree]:
-        known, table = self.spellings.keys, plan.table.name
-        return self.source.read_rows(plan, [known.get((table, key), key) for key in keys])
 
 
 def parents_first(tables: Collection[TableFacts]) -> list[str]:
@@ -230,7 +215,7 @@ class Reverse:
 
     inverse: Inverse
     tables: Mapping[str, WrittenTable]
-    items: ItemReader
+    stored: StoredItems
     rows: RowWriter
     journal: ReverseJournal
     items_by_row: ItemsByRow
@@ -351,7 +336,7 @@ class Reverse:
     def states(self, rows: Collection[RowId]) -> dict[RowId, RowState]:
         made = self._made(rows)
         keys = self._keys(rows, made)
-        items = self.items.get(sorted({key for of in keys.values() for key in of}, key=item_key_text))
+        items = self.stored(sorted({key for of in keys.values() for key in of}, key=item_key_text))
         told = {key: self._row_parts_or_error(item) for key, item in items.items() if self.is_ours(item)}
         there: dict[RowId, list[RowPart]] = defaultdict(list)
         for of_item in map(self._row_parts_or_error, (item for of in made.values() for item in of)):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from threading import Event
 from typing import Any
 
@@ -31,10 +31,9 @@ from migrator.mapping.patterns.diff import differences
 from migrator.runtime.errors import Interrupted, RowError
 from migrator.stages.reverse.stage import (
     ITEM_ALONE,
+    ReadRows,
     Reverse,
-    RowsByKey,
     RowState,
-    SpelledRows,
     WrittenTable,
     items_by_row,
     items_made,
@@ -83,8 +82,8 @@ class RowVerify:
     _forms: Counter[tuple[str, str]] = field(default_factory=Counter, init=False)
 
     @cached_property
-    def by_key(self) -> RowsByKey:
-        return SpelledRows(self.source, self.stage.spellings)
+    def by_key(self) -> ReadRows:
+        return partial(self.stage.spellings.read_rows, self.source)
 
     def run(self) -> RowsVerified:
         """Differences that persist after `settle_s`. Raises: Interrupted, StoppedError, SourceError."""
@@ -180,7 +179,7 @@ class RowVerify:
             if not items:
                 doubts[(entity.plan.table.name, row_key(entity, tree))] = set()
             made |= {self.stage.inverse.table.key_of(item): item for item in items}
-        stored = self.stage.items.get(sorted(made, key=item_key_text))
+        stored = self.stage.stored(sorted(made, key=item_key_text))
         for key, item in made.items():
             _add(doubts, self._differing(key, item, stored.get(key)))
         return doubts
@@ -302,7 +301,7 @@ def _difference(state: RowState, row: Row | None) -> tuple[RowDifferenceKind, st
 # ── rows as they are ──
 
 
-def rows_there(source: RowsByKey, stage: Reverse, rows: Collection[RowId]) -> dict[RowId, Row]:
+def rows_there(read_rows: ReadRows, stage: Reverse, rows: Collection[RowId]) -> dict[RowId, Row]:
     """The rows with the columns in items, each value in the decoded form of the core."""
     by_table: dict[str, list[SourceKey]] = defaultdict(list)
     for table, key in rows:
@@ -312,7 +311,7 @@ def rows_there(source: RowsByKey, stage: Reverse, rows: Collection[RowId]) -> di
     for table, keys in by_table.items():
         written = stage.tables[table]
         plan = _plan(written, stage.inverse.recovered[table])
-        for tree in source.read_rows(plan, keys):
+        for tree in read_rows(plan, keys):
             raw = {slot.path: value for slot, value in zip(plan.slots, tree, strict=True)}
             row = {slot.path: _decoded(slot.column, raw[slot.path]) for slot in plan.slots}
             values = [raw[name] if row[name] is _REFUSED else row[name] for name in written.key]

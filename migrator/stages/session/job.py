@@ -35,12 +35,9 @@ from migrator.mapping.model.edges import AT_ONCE, PARTS, Files, NameKind, TableI
 from migrator.mapping.model.evidence import ROUTES
 from migrator.mapping.model.instances import Lifetimes
 from migrator.mapping.model.live import (
-    Activity,
     Capture,
     MarkedBy,
     SlotLag,
-    TriedMarks,
-    TriedTickets,
 )
 from migrator.mapping.model.mapping import Mapping as MappingModel
 from migrator.mapping.model.table import Item, TableDesign
@@ -57,7 +54,7 @@ from migrator.settings.job import (
     load_job,
 )
 from migrator.settings.transforms import sound_mapping, table_of
-from migrator.source.capture.install import SqlCapture
+from migrator.source.capture.install import SqlActivity, SqlCapture
 from migrator.source.capture.log.opening import open_captured
 from migrator.source.capture.marks import SqlMarks, SqlTickets
 from migrator.source.engines.base import ConnectionOptions, name_of
@@ -75,6 +72,9 @@ from migrator.stages.cutover.moves import WriteOwnership
 from migrator.stages.session.source import JobSource, secret_providers
 
 if TYPE_CHECKING:
+    from migrator.journal.source_capture import JournalTickets
+    from migrator.source.dynamodb.marks import StreamMarks
+    from migrator.source.dynamodb.opening import StreamActivity
     from migrator.source.reader import SqlSource
 
 JOURNAL_CONNECTIONS = 15
@@ -374,9 +374,9 @@ ONCE = Backoff(attempts=1)
 
 class Live(Struct, frozen=True):
     capture: Capture
-    marks: TriedMarks
-    tickets: TriedTickets
-    activity: Activity
+    marks: SqlMarks | StreamMarks
+    tickets: SqlTickets | JournalTickets
+    activity: SqlActivity | StreamActivity
 
     @property
     def sql_capture(self) -> SqlCapture:
@@ -387,7 +387,7 @@ class Live(Struct, frozen=True):
         return of_kind(self.marks, SqlMarks)
 
     @property
-    def exact_marks(self) -> TriedMarks:
+    def exact_marks(self) -> SqlMarks | StreamMarks:
         """Marks counted with all changes committed before: for evidence."""
         return self.marks.exact() if isinstance(self.marks, SqlMarks) else self.marks
 

@@ -37,7 +37,6 @@ from migrator.stages.reverse.daemon import (
 from migrator.stages.reverse.stage import (
     SETTLE_S,
     Reverse,
-    SpelledRows,
     Spellings,
     WrittenTable,
     items_by_row,
@@ -159,8 +158,8 @@ class ReverseEdges(Struct, frozen=True, dict=True):
         with closing(self.writer()) as rows:
             page_rows = self.session.job.tuning.page_rows
             spellings = Spellings.read(self.source, self.entities, page_rows)
-            made = partial(items_by_row, SpelledRows(self.source, spellings), self.entities)
-            edges = (target.store, rows, remembered_of(self.session), made)
+            made = partial(items_by_row, partial(spellings.read_rows, self.source), self.entities)
+            edges = (target.store.get, rows, remembered_of(self.session), made)
             yield Reverse(self.inverse, self.tables, *edges, settle_s, spellings)
 
     def verify(self, stage: Reverse, progress: Progress, settle_s: float) -> RowVerify:

@@ -202,7 +202,7 @@ def _open_writer(
         left = LeftToTheRelay()
         is_strict = options.mode == "strict"
         before_commit = _before_commit(edges, shared_leases, options, left) if is_strict else None
-        flush = Flush(edges.live.sql_marks, partial(_relay, edges), shared_leases, left)
+        flush = Flush(edges.live.sql_marks.shown, partial(_relay, edges), shared_leases, left)
         yield before_commit, flush if options.flush else None
 
 
@@ -238,7 +238,7 @@ def open_document_writing(service: Service, clients: Any, options: WritingOption
         opened = stack.enter_context(_open_shared_leases(session, WRITER_KINDS["outbox"]))
         edges, shared_leases = opened
         documents = OldDocuments(images, cast("DocumentSource", session.source).finder)
-        flush = Flush(documents, partial(_relay, edges), shared_leases, LeftToTheRelay())
+        flush = Flush(documents.shown, partial(_relay, edges), shared_leases, LeftToTheRelay())
         check = partial(service.heartbeat.check, role)
         listening = Clients(documents, check, flush.by(options.mode), options.mode == "strict")
         stack.callback(listening.detach)

@@ -14,7 +14,7 @@ from migrator.journal.runs import SqlJournal
 from migrator.mapping.check.check import Checked
 from migrator.mapping.items.items import CompiledEntity, items_for, key_text
 from migrator.mapping.items.values import decoder
-from migrator.mapping.model.edges import Rows, Totals
+from migrator.mapping.model.edges import Rows
 from migrator.mapping.model.facts import Column, EntityPlan, Kind, attributes_of
 from migrator.mapping.model.journal import Finding, FindingKind, Run, SegmentState
 from migrator.mapping.model.mapping import Condition, ItemDesign, Ref
@@ -110,7 +110,7 @@ class TableScan:
         return next(iter(self.entities.values())).table
 
     def segment(self, number: int) -> ScanTotals:
-        """Totals of one segment, resumed from an earlier start of this run."""
+        """Rows of one segment, resumed from an earlier start of this run."""
         state = self.journal.segment(self.run, number)
         totals = ScanTotals.from_json(state.tally)
         if state.done:
@@ -207,7 +207,7 @@ _EXACT_KINDS = frozenset({"integer", "number"})
 
 
 def check_totals(
-    source: Totals, journal: SqlJournal, run: Run, entities: Sequence[CompiledEntity], scanned: ScanTotals
+    source: Rows, journal: SqlJournal, run: Run, entities: Sequence[CompiledEntity], scanned: ScanTotals
 ) -> list[NotCompared]:
     """Write a finding for each total that differs; return the totals left out."""
     left = _left_out(journal, run)
@@ -246,7 +246,7 @@ def _left_out(journal: SqlJournal, run: Run) -> Counter[tuple[str, str, str]]:
 
 
 class _TypeTotals(Struct, frozen=True):
-    source: Totals
+    source: Rows
     entity: CompiledEntity
     design: ItemDesign
     scanned: ScanTotals
@@ -336,7 +336,7 @@ def _sum_value(raw: Any, kind: Kind) -> Decimal:
 
 
 def check_keys(
-    source: Totals, journal: SqlJournal, run: Run, entities: Sequence[CompiledEntity]
+    source: Rows, journal: SqlJournal, run: Run, entities: Sequence[CompiledEntity]
 ) -> list[NotCompared]:
     """Write a finding for each entity with several rows of the same key; return the entities left out.
 
@@ -363,7 +363,7 @@ def check_keys(
     return left_out
 
 
-def not_proven(source: Totals, entities: Sequence[CompiledEntity]) -> list[NotCompared]:
+def not_proven(source: Rows, entities: Sequence[CompiledEntity]) -> list[NotCompared]:
     """Tables with far fewer rows visible to the user than in the catalogue's statistics."""
     tables = {table.name: table for entity in entities for table in entity.plan.tables}
     left_out = []

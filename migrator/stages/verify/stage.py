@@ -20,7 +20,7 @@ from msgspec import Struct
 from migrator.journal.runs import SqlJournal
 from migrator.mapping.items.encoder import TextEncoder, compile_texts
 from migrator.mapping.items.items import CompiledEntity, Projection, project
-from migrator.mapping.model.edges import CountedRows, ItemStore, ObjectStore, Rows
+from migrator.mapping.model.edges import ItemStore, ObjectStore, Rows
 from migrator.mapping.model.facts import EntityPlan
 from migrator.mapping.model.instances import Newest
 from migrator.mapping.model.journal import (
@@ -263,9 +263,7 @@ _SCANS = 2
 _REST_S = 0.2
 
 
-_Scanned: TypeAlias = tuple[
-    CountedRows, TableWalk, SqlJournal, Run, Mapping[str, CompiledEntity], DirectItems
-]
+_Scanned: TypeAlias = tuple[Rows, TableWalk, SqlJournal, Run, Mapping[str, CompiledEntity], DirectItems]
 
 
 @dataclass
@@ -281,7 +279,7 @@ class Verify:
     `pages`: opens the workers for the run's pages.
     """
 
-    source: CountedRows
+    source: Rows
     store: ItemStore
     journal: SqlJournal
     progress: Progress

@@ -150,8 +150,8 @@ class Shop:
         def dying(edge: Any) -> Any:
             return edge if steps is None else Dying(edge, steps)
 
-        edges = (dying(Items(self.world)), dying(self.writer), dying(self.journal))
-        made = partial(items_by_row, self.source, self.checked.entities)
+        edges = (dying(Items(self.world)).get, dying(self.writer), dying(self.journal))
+        made = partial(items_by_row, self.source.read_rows, self.checked.entities)
         plans = [plan for plan in self.checked.plans if plan.entity.written in names]
         tables = {plan.table.name: self.tables[plan.table.name] for plan in plans}
         inverse = compile_inverse(self.checked.mapping, plans)
