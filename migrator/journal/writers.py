@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -274,14 +274,7 @@ def _was_newest(connection: Connection, job: str, mapping: str) -> bool:
 # ── Mapping revisions: which one is the newest, and by which one each writer works ──
 
 
-class _Registered(Struct, frozen=True):
-    """`known`: meanings of all revisions that were ever the newest, by digest."""
-
-    newest: Newest
-    known: Mapping[str, str]
-
-
-REVISIONS = KeptRecords[_Registered]("revision", _Registered)
+REVISIONS = KeptRecords[Newest]("revision", Newest)
 _WRITER_REVISIONS = KeptRecords[str]("writer_revision", str)
 
 
@@ -297,8 +290,8 @@ class SqlRevisions(OfJob):
 
     def newest_and_standing(self) -> tuple[Newest | None, Standing]:
         """Both, read at one moment: a writer may register a newer revision at any time."""
-        registered = REVISIONS.read(self.database, self.job)
-        return (None if registered is None else registered.newest), self._standing(registered)
+        newest = newest_of(self.database, self.job)
+        return newest, self._standing(newest)
 
     def refuse_old(self) -> None:
         """Called before capture is checked: an old mapping finds new triggers stale and would wrongly advise an
@@ -315,18 +308,17 @@ class SqlRevisions(OfJob):
 
         Raises: OldRevisionError if it is an old one.
         """
-        registered = REVISIONS.lock(connection, self.job)
-        before = self._standing(registered)
+        newest = REVISIONS.lock(connection, self.job)
+        before = self._standing(newest)
         if before in ("new", "old"):
             refuse_third(connection, self.job, self.own)
         if before == "old" and not go_back:
             raise OldRevisionError(OLD)
-        if registered is None or before != "newest":
-            self._register(connection, registered)
+        if newest is None or before != "newest":
+            self._register(connection, newest)
         else:
-            answers = self._answers(registered.newest, registered.newest.since)
-            newest = replace(registered.newest, answers=answers)
-            REVISIONS.put(connection, self.job, replace(registered, newest=newest))
+            answers = self._answers(newest, newest.since)
+            REVISIONS.put(connection, self.job, replace(newest, answers=answers))
             keep_text(connection, self.job, self.own.mapping, self.own.text, NEVER)
         return before
 
@@ -334,15 +326,15 @@ class SqlRevisions(OfJob):
 
     @repeatable
     def enter(self, connection: Connection, writer_: Writer) -> None:
-        registered = REVISIONS.lock(connection, self.job)
-        if registered is None:
-            registered = self._register(connection, None)
-        elif self._standing(registered) != "newest":
+        newest = REVISIONS.lock(connection, self.job)
+        if newest is None:
+            newest = self._register(connection, None)
+        elif self._standing(newest) != "newest":
             raise OldRevisionError(OLD)
         there = set(connection.execute(select(writers.c.id)).scalars())
         forgotten = _WRITER_REVISIONS.all(connection, self.job).keys() - there
         _WRITER_REVISIONS.delete(connection, self.job, *forgotten)
-        _WRITER_REVISIONS.put(connection, self.job, registered.newest.revision.digest, writer_.id)
+        _WRITER_REVISIONS.put(connection, self.job, newest.revision.digest, writer_.id)
 
     @repeatable
     def leave(self, connection: Connection, writer_: Writer) -> None:
@@ -365,27 +357,26 @@ class SqlRevisions(OfJob):
 
     # ── the newest ──
 
-    def _standing(self, registered: _Registered | None) -> Standing:
-        if registered is None:
+    def _standing(self, newest: Newest | None) -> Standing:
+        if newest is None:
             return "first"
-        if registered.newest.revision.is_same(self.own):
+        if newest.revision.is_same(self.own):
             return "newest"
-        known = registered.known
+        known = newest.known
         is_known = self.own.digest in known or (self.own.meaning and self.own.meaning in known.values())
         return "old" if is_known else "new"
 
-    def _register(self, connection: Connection, before: _Registered | None) -> _Registered:
+    def _register(self, connection: Connection, before: Newest | None) -> Newest:
         since, runs_before = 0.0, 0
         if before is not None:
             runs = select(func.coalesce(func.max(run.c.id), 0)).where(run.c.job == self.job)
             since, runs_before = seconds(connection), int(connection.execute(runs).scalar_one())
-        answers = self._answers(None if before is None else before.newest, since)
-        newest = Newest(replace(self.own, answers={}, text=""), since, runs_before, answers)
         known = {self.own.digest: self.own.meaning} | ({} if before is None else dict(before.known))
-        registered = _Registered(newest, known)
-        REVISIONS.put(connection, self.job, registered)
+        own = replace(self.own, answers={}, text="")
+        newest = Newest(own, since, runs_before, self._answers(before, since), known)
+        REVISIONS.put(connection, self.job, newest)
         keep_text(connection, self.job, self.own.mapping, self.own.text, None)
-        return registered
+        return newest
 
     def _answers(self, before: Newest | None, since: float) -> dict[str, Answered]:
         """An unchanged answer keeps its time; others get the revision's, with which items changed."""
@@ -405,8 +396,7 @@ OLD = (
 
 
 def newest_of(database: Database, job: str) -> Newest | None:
-    registered = REVISIONS.read(database, job)
-    return None if registered is None else registered.newest
+    return REVISIONS.read(database, job)
 
 
 def digests_of(database: Database, job: str) -> dict[str, str]:

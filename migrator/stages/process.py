@@ -17,13 +17,14 @@ from migrator.dynamodb.control import control_state
 from migrator.journal.operations import SqlProcesses
 from migrator.journal.runs import SqlJournal
 from migrator.journal.writers import newest_of
-from migrator.mapping.difference.difference import Compared, MappingDifference, refusals
+from migrator.mapping.difference.difference import MappingDifference, difference, refusals
 from migrator.mapping.difference.difference import PlannedRevision as Mapped
 from migrator.mapping.difference.steps import ANSWERED
 from migrator.mapping.items.encoder import compile_encoder
 from migrator.mapping.items.items import CompiledEntity
 from migrator.mapping.items.native import IS_NATIVE, PYTHON_ADVICE
 from migrator.mapping.items.program import python_alone
+from migrator.mapping.language.document import Document
 from migrator.mapping.language.parse import examine_mapping
 from migrator.mapping.language.plan import columns_digest
 from migrator.mapping.model.edges import ObjectStore, Rows
@@ -469,18 +470,19 @@ def need_known(session: JobSession, tell: Tell) -> None:
         )
 
 
-def need_both(compared: Compared, tell: Tell) -> MappingDifference:
+def need_both(old: Mapped, new: Mapped, document: Document, tell: Tell) -> MappingDifference:
     """Return the difference of two mappings, and print the warnings of `mapping diff`.
 
+    `document`: of the new mapping's file.
     Raises: MappingError if writers of both cannot share a table.
     """
-    difference = compared.difference()
-    faults = refusals(compared, difference)
+    found = difference(old, new)
+    faults = refusals(old, new, found, document)
     if any(not fault.warning for fault in faults):
         raise MappingError(faults)
     for fault in faults:
         tell(str(fault))
-    return difference
+    return found
 
 
 def _refuse_unfit(session: JobSession, tell: Tell) -> None:
@@ -501,8 +503,8 @@ def _refuse_unfit(session: JobSession, tell: Tell) -> None:
     except MigratorError:
         # The source has changed since: the mappings are compared without it.
         plans = (), ()
-    compared = Compared(Mapped(before.mapping, plans[0]), Mapped(now, plans[1]), document)
-    if renamed := need_both(compared, tell).renamed:
+    sides = Mapped(before.mapping, plans[0]), Mapped(now, plans[1])
+    if renamed := need_both(*sides, document, tell).renamed:
         names = ", ".join(f"{former} to {name}" for name, former in renamed.items())
         raise SettingsError(
             f"{job.mapping}: the mapping renames {names}, and items of the former name would refuse those of the new one;"

@@ -21,11 +21,11 @@ from migrator.cli.page import about, hours_text, money
 from migrator.mapping.check.check import Checked
 from migrator.mapping.difference.difference import (
     ChangedPart,
-    Compared,
     EntityDifference,
     MappingDifference,
     PlannedRevision,
     TypeDifference,
+    difference,
     refusals,
 )
 from migrator.mapping.difference.meaning import PatternDifference
@@ -252,9 +252,9 @@ def diff(
         raise MappingError(faults)
     with ExitStack() as until:
         sides = [_side(until, one, asked) for one in parsed]
-        compared = Compared(sides[0].revision, sides[1].revision, parsed[1].document)
-        found = compared.difference()
-        refused = refusals(compared, found)
+        before, after = (side.revision for side in sides)
+        found = difference(before, after)
+        refused = refusals(before, after, found, parsed[1].document)
         is_refused = any(not fault.warning for fault in refused)
         work = None
         if asked is not None and found.entities and not is_refused:

@@ -23,13 +23,12 @@ from migrator.commands.processes import stage_of
 from migrator.commands.table_work import may_remove, refuse_asked
 from migrator.commands.verify_work import begun_run, confirm_of, recheck_of
 from migrator.features.revisions.diff_work import Side, measured_work, work_lines
-from migrator.mapping.difference.difference import Compared, MappingDifference, PlannedRevision
+from migrator.mapping.difference.difference import MappingDifference, PlannedRevision
 from migrator.mapping.difference.steps import (
     ORDER,
     ROUNDS,
     Asked,
     ChangeDirection,
-    Known,
     There,
     Verified,
     answered,
@@ -54,7 +53,7 @@ from migrator.runtime.errors import (
     StoppedError,
     amount,
 )
-from migrator.runtime.values import asdict, replace
+from migrator.runtime.values import replace
 from migrator.settings.job import Job
 from migrator.stages.backfill.stage import Backfill, BackfillOptions, estimate
 from migrator.stages.backfill.write import ConditionalPath, Only, only_changed
@@ -499,12 +498,6 @@ class _Sides(Struct, frozen=True):
     new: JobSession
     is_of_file: bool
 
-    def compared(self) -> Compared:
-        old, new = (
-            PlannedRevision(side.checked.mapping, side.checked.read_plans) for side in (self.old, self.new)
-        )
-        return Compared(old, new, self.new.parsed.document)
-
     def measured(self) -> list[Side]:
         return [Side(one.parsed, one.checked, one.source) for one in (self.old, self.new)]
 
@@ -517,9 +510,8 @@ def _way(file: JobSession, flags: Flags) -> ChangeDirection | There:
     own = named if standing == "newest" else file.checked.mapping.revision
     last = changes.last()
     before = last.before if last is not None and last.after == named else changes.before(named)
-    known = Known(named, before or "", last)
-    asked = Asked(own, standing, changes.is_left(own), go_back=flags.go_back, again=flags.again)
-    return way_of(asked, known)
+    is_left = changes.is_left(own)
+    return way_of(Asked(own, standing, is_left, flags.go_back, flags.again, named, before or "", last))
 
 
 def _sides(stack: ExitStack, session: JobSession, file: JobSession, way: ChangeDirection) -> _Sides:
@@ -564,7 +556,8 @@ def _written(session: JobSession) -> str:
 
 def _gated(sides: _Sides, way: ChangeDirection, flags: Flags) -> MappingDifference:
     new = sides.new
-    difference = need_both(sides.compared(), cli.say)
+    old, planned = (PlannedRevision(one.checked.mapping, one.checked.read_plans) for one in (sides.old, new))
+    difference = need_both(old, planned, new.parsed.document, cli.say)
     refuse_direct(difference, new.job.direct)
     if not way.goes_back:
         owned(new.live.capture.installation(), new.job.name)
@@ -622,28 +615,31 @@ _WHAT: dict[ChangeStep, str] = {
 }
 
 
-class _Result(Struct, frozen=True):
+def _print_result(
+    lines: Iterable[str],
+    way: ChangeDirection,
+    steps: Sequence[tuple[str, str]] = (),
+    rows: int = 0,
+    units: float = 0.0,
+    usd: Decimal | None = None,
+    left: Sequence[str] = (),
+    findings: int = 0,
+    file: str = "",
+    *,
+    as_json: bool,
+) -> int:
     """`rows`: read for writing, done or planned.
 
     `units`: write units this call took or will take; `usd`: their cost, None if unknown.
     """
-
-    before: str
-    after: str
-    steps: Sequence[tuple[str, str]] = ()
-    rows: int = 0
-    units: float = 0.0
-    usd: Decimal | None = None
-    left: Sequence[str] = ()
-    findings: int = 0
-    file: str = ""
-
-    def print(self, lines: Iterable[str], *, as_json: bool) -> int:
-        steps = [{"step": step, "said": said} for step, said in self.steps]
-        usd = None if self.usd is None else float(self.usd)
-        data = asdict(self) | {"steps": steps, "units": round(self.units), "usd": usd}
-        cli.print_result(data, lines, as_json=as_json)
-        return DIFFERENT if self.left or self.findings else CLEAN
+    data = {
+        **{"before": way.before, "after": way.after},
+        "steps": [{"step": step, "said": said} for step, said in steps],
+        **{"rows": rows, "units": round(units), "usd": None if usd is None else float(usd)},
+        **{"left": left, "findings": findings, "file": file},
+    }
+    cli.print_result(data, lines, as_json=as_json)
+    return DIFFERENT if left or findings else CLEAN
 
 
 def _nothing(job: Job, there: There, *, as_json: bool) -> int:
@@ -652,7 +648,8 @@ def _nothing(job: Job, there: There, *, as_json: bool) -> int:
     file = place if there.advice and os.path.isfile(place) else ""
     lines = [f"nothing to do: the job works by mapping {revision} already", there.advice]
     lines += [f"its file is {file}"] if file else []
-    return _Result(revision, revision, file=file).print(filter(None, lines), as_json=as_json)
+    way = ChangeDirection(revision, revision, goes_back=False)
+    return _print_result(filter(None, lines), way, file=file, as_json=as_json)
 
 
 def _print_planned(
@@ -668,7 +665,7 @@ def _print_planned(
     planned = (0, 0.0, None) if work is None else (rows, work.units, work.usd)
     lines = [f"{number}. {said}" for number, (_, said) in enumerate(steps, 1)]
     lines += [] if work is None else work_lines(work)
-    _Result(way.before, way.after, steps, *planned).print(lines, as_json=as_json)
+    _print_result(lines, way, steps, *planned, as_json=as_json)
     return DIFFERENT
 
 
@@ -695,13 +692,12 @@ def _print(
     as_json: bool,
 ) -> int:
     left, findings = revising.left, revising.findings
-    taken = (revising.rows, revising.units, revising.usd)
-    result = _Result(way.before, way.after, done, *taken, left, findings, older_file)
+    taken = (done, revising.rows, revising.units, revising.usd, left, findings, older_file)
     if as_json:
-        return result.print((), as_json=True)
+        return _print_result((), way, *taken, as_json=True)
     cli.print_folded(f"the job works by mapping {way.after}; restart relays and services with it")
     lines = [f"it is in {older_file}: put that in place of the job's mapping file"] if older_file else []
     lines += [f"index {name} stays in the table; `migrator table change JOB` removes it" for name in left]
     unfixed = f"{amount(findings, 'finding')} that no write fixes: see `migrator status JOB --findings`"
     lines += [unfixed] if findings else []
-    return result.print(lines, as_json=False)
+    return _print_result(lines, way, *taken, as_json=False)

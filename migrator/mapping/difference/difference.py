@@ -320,18 +320,15 @@ def _key(attributes: Sequence[KeyAttribute]) -> str:
     )
 
 
-class Compared(Struct, frozen=True):
-    old: PlannedRevision
-    new: PlannedRevision
-    document: Document
+def refusals(
+    old: PlannedRevision, new: PlannedRevision, found: MappingDifference, document: Document
+) -> list[Fault]:
+    """Why writers of both revisions cannot share a table; warnings if only a source, or a person, can decide.
 
-    def difference(self) -> MappingDifference:
-        return difference(self.old, self.new)
-
-
-def refusals(compared: Compared, found: MappingDifference) -> list[Fault]:
-    """Why writers of both revisions cannot share a table; warnings if only a source, or a person, can decide."""
-    faults = [*_of_table(compared, found), *_of_rows(compared, found), *_of_keys(compared, found)]
+    `document`: of the new mapping's file.
+    """
+    keys = _of_keys(old, new, found, document)
+    faults = [*_of_table(found, document), *_of_rows(found, document), *keys]
     return sorted(dict.fromkeys(faults), key=lambda fault: (fault.warning, fault.line, fault.where))
 
 
@@ -349,33 +346,33 @@ _LOCAL = (
 _REPLACE = "neither the key nor the projection of an index can be altered; give the new index another name"
 
 
-def _of_table(compared: Compared, found: MappingDifference) -> Iterator[Fault]:
+def _of_table(found: MappingDifference, document: Document) -> Iterator[Fault]:
     for part in found.table:
         before, after = part.before or "not there", part.after or "not there"
         what = f"{part.part} is {before} in the old revision and {after} in the new one"
         at = ("indexes", part.index) if part.index else (_WORDS.get(part.part, part.part),)
         if part.way == "never":
             why = _LOCAL if part.index else _NEVER[part.part]
-            yield compared.document.fault(("table", *at), f"{what}: {why}", warning=part.part == "name")
+            yield document.fault(("table", *at), f"{what}: {why}", warning=part.part == "name")
         elif part.way == "replace":
-            yield compared.document.fault(("table", *at), f"{what}: {_REPLACE}")
+            yield document.fault(("table", *at), f"{what}: {_REPLACE}")
 
 
 _WORDS = {"type attribute": "type", "own attributes": "own"}
 
 
-def _of_rows(compared: Compared, found: MappingDifference) -> Iterator[Fault]:
+def _of_rows(found: MappingDifference, document: Document) -> Iterator[Fault]:
     for entity in found.entities:
         at = ("entities", entity.written)
         for part in entity.rows:
             if part.name == ROW_KEY:
                 what = f"its rows are identified by {part.before} in the old revision and by {part.after} in the new one"
-                yield compared.document.fault(
+                yield document.fault(
                     (*at, "key"), f"{what}: _src would identify other rows; give the entity another name"
                 )
             elif part.name == TABLE:
                 what = f"its rows are of {part.before} in the old revision and of {part.after} in the new one"
-                yield compared.document.fault(
+                yield document.fault(
                     (*at, "table"),
                     f"{what}: both must have the same rows while both are in use",
                     warning=True,
@@ -383,32 +380,34 @@ def _of_rows(compared: Compared, found: MappingDifference) -> Iterator[Fault]:
         if former := found.renamed.get(entity.name):
             what = f"it has the rows and keys of {former} in the old revision"
             why = f"only `migrator migrate-mapping JOB` gives the items of {former} the new name"
-            yield compared.document.fault(at, f"{what}: {why}", warning=True)
+            yield document.fault(at, f"{what}: {why}", warning=True)
 
 
 # ── keys that both revisions could claim, for different rows ──
 
 
-def _of_keys(compared: Compared, found: MappingDifference) -> Iterator[Fault]:
-    table = compared.new.mapping.table
-    planned = bool(compared.old.plans or compared.new.plans)
-    for old_entity, old in _of_one_alone(compared.old, compared.new):
-        for new_entity, new in _of_one_alone(compared.new, compared.old):
-            if not keys_may_meet(old, new, table):
+def _of_keys(
+    old: PlannedRevision, new: PlannedRevision, found: MappingDifference, document: Document
+) -> Iterator[Fault]:
+    table = new.mapping.table
+    planned = bool(old.plans or new.plans)
+    for old_entity, former in _of_one_alone(old, new):
+        for entity, design in _of_one_alone(new, old):
+            if not keys_may_meet(former, design, table):
                 continue
-            if old_entity.name == new_entity.name and is_one_row(old, new, table):
+            if old_entity.name == entity.name and is_one_row(former, design, table):
                 continue
-            if old_entity.name == found.renamed.get(new_entity.name):
+            if old_entity.name == found.renamed.get(entity.name):
                 continue
-            where: Path = ("entities", new_entity.written, "items", new[1].type, "key")
-            other = f"{old_entity.written}.{old[1].type}"
+            where: Path = ("entities", entity.written, "items", design[1].type, "key")
+            other = f"{old_entity.written}.{former[1].type}"
             what = f"its key can be equal to one that {other} has in the old revision, of another row"
             mend = (
                 "begin it with a unique word"
                 if planned
                 else "pass --source, which may prove that they are never equal"
             )
-            yield compared.document.fault(where, f"{what}; {mend}", warning=not planned)
+            yield document.fault(where, f"{what}; {mend}", warning=not planned)
 
 
 def _of_one_alone(revision: PlannedRevision, other: PlannedRevision) -> Iterator[tuple[Entity, Design]]:

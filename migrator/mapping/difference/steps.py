@@ -78,12 +78,15 @@ def refuse_direct(difference: MappingDifference, direct: Sequence[str]) -> None:
 
 
 class Asked(Struct, frozen=True):
-    """The mapping's file and the options.
+    """The mapping's file, the options, and the state in the journal.
 
     `own`: the file's revision.
     `standing`: of that one.
     `is_left`: the job went back from it.
     `again`: return to it.
+    `newest`: '' for none.
+    `before`: the one before it, '' if unasked.
+    `last`: the last begun change.
     """
 
     own: str
@@ -91,16 +94,6 @@ class Asked(Struct, frozen=True):
     is_left: bool
     go_back: bool
     again: bool
-
-
-class Known(Struct, frozen=True):
-    """State in the journal.
-
-    `newest`: '' for none.
-    `before`: the one before it, '' if unknown.
-    `last`: the last begun change.
-    """
-
     newest: str
     before: str
     last: RevisionChange | None
@@ -137,12 +130,12 @@ def under_way(change: RevisionChange, own: str) -> str:
     )
 
 
-def way_of(asked: Asked, known: Known) -> ChangeDirection | There:
+def way_of(asked: Asked) -> ChangeDirection | There:
     """Raises: SettingsError with what to do."""
-    if not known.newest:
+    if not asked.newest:
         what = "the job has written nothing yet, so it has no older mapping to change from"
         raise SettingsError(f"{what}; run `migrator backfill JOB`")
-    last = known.last
+    last = asked.last
     if last is not None and not last.is_done:
         if asked.go_back:
             # A second run resumes the way to the old revision; to change direction again, run it once that is
@@ -153,18 +146,18 @@ def way_of(asked: Asked, known: Known) -> ChangeDirection | There:
             raise SettingsError(under_way(last, asked.own))
         return _resumed(last)
     if asked.go_back:
-        return _back(asked, known)
+        return _back(asked)
     if asked.standing in ("newest", "first"):
-        is_unwritten = bool(known.before) and (last is None or last.after != asked.own)
-        return ChangeDirection(known.before, asked.own, False) if is_unwritten else There(known.newest)
+        is_unwritten = bool(asked.before) and (last is None or last.after != asked.own)
+        return ChangeDirection(asked.before, asked.own, False) if is_unwritten else There(asked.newest)
     if asked.is_left and asked.again:
-        return ChangeDirection(known.newest, asked.own, False)
+        return ChangeDirection(asked.newest, asked.own, False)
     if asked.is_left or asked.standing == "old":
-        raise SettingsError(_left(asked, known))
-    return ChangeDirection(known.newest, asked.own, False)
+        raise SettingsError(_left(asked))
+    return ChangeDirection(asked.newest, asked.own, False)
 
 
-def _left(asked: Asked, known: Known) -> str:
+def _left(asked: Asked) -> str:
     """Why the job does not return to a left mapping unasked.
 
     After --go-back the file still contains it. A repeated deployment, or an older checkout, would apply it
@@ -172,8 +165,8 @@ def _left(asked: Asked, known: Known) -> str:
     """
     way, flag = ("back", "--restart") if asked.is_left else ("on", "--go-back")
     return (
-        f"mapping {asked.own} is one that the job left ({way} to {known.newest}): to return to it run"
-        f" `migrator migrate-mapping JOB {flag}`; to stay, put the file of {known.newest} in place of the job's mapping file"
+        f"mapping {asked.own} is one that the job left ({way} to {asked.newest}): to return to it run"
+        f" `migrator migrate-mapping JOB {flag}`; to stay, put the file of {asked.newest} in place of the job's mapping file"
     )
 
 
@@ -181,24 +174,24 @@ def _resumed(change: RevisionChange) -> ChangeDirection:
     return ChangeDirection(change.before, change.after, change.goes_back, change)
 
 
-def _back(asked: Asked, known: Known) -> ChangeDirection | There:
+def _back(asked: Asked) -> ChangeDirection | There:
     """Back to the file's mapping if it is older, else to the one before the newest; repeating a command changes
     nothing.
     """
-    is_back = known.last is not None and known.last.goes_back and known.last.after == known.newest
+    is_back = asked.last is not None and asked.last.goes_back and asked.last.after == asked.newest
     if asked.standing == "old" and not (is_back and asked.is_left):
-        return ChangeDirection(known.newest, asked.own, True)
-    if known.last is not None and is_back:
+        return ChangeDirection(asked.newest, asked.own, True)
+    if asked.last is not None and is_back:
         again = "run `migrator migrate-mapping JOB --restart` with the file that it left"
         return There(
-            known.newest,
-            f"it has gone back to it from {known.last.before}. Put its file in place of the job's mapping file; to go to"
-            f" {known.last.before} again {again}; to go further back put an older file there and pass --go-back",
+            asked.newest,
+            f"it has gone back to it from {asked.last.before}. Put its file in place of the job's mapping file; to go to"
+            f" {asked.last.before} again {again}; to go further back put an older file there and pass --go-back",
         )
-    if not known.before:
-        what = f"the journal has no mapping before {known.newest}"
+    if not asked.before:
+        what = f"the journal has no mapping before {asked.newest}"
         raise SettingsError(f"{what}: put the older file in place of the job's, and pass --go-back again")
-    return ChangeDirection(known.newest, known.before, True)
+    return ChangeDirection(asked.newest, asked.before, True)
 
 
 # ── a verify of the whole table, and repairs of its findings ──

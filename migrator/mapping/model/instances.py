@@ -206,12 +206,14 @@ class Newest(Struct, frozen=True):
     `runs_before`: the highest run number then; earlier results are useless if an older revision became the
     newest again.
     `answers`: by pattern; comparisons before an answer's `since` do not count.
+    `known`: meanings of all revisions that were ever the newest, by digest.
     """
 
     revision: Revision
     since: float
     runs_before: int
     answers: Mapping[str, Answered] = {}
+    known: Mapping[str, str] = {}
 
 
 class Revisions(Protocol):

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 
 from migrator.mapping.check.check import Checked, check_mapping
 from migrator.mapping.difference.difference import (
-    Compared,
     MappingDifference,
     PlannedRevision,
     difference,
@@ -117,18 +116,17 @@ def changed(*edits: tuple[str, str], text: str = BASE) -> str:
     return text
 
 
-def compared(old: str, new: str, *, planned: bool = True) -> Compared:
-    document = examine_mapping(new, "new.yaml").document
-    return Compared(revision(old, planned=planned), revision(new, planned=planned), document)
+def compared(old: str, new: str, *, planned: bool = True) -> MappingDifference:
+    return difference(revision(old, planned=planned), revision(new, planned=planned))
 
 
 def between(*edits: tuple[str, str], planned: bool = True) -> MappingDifference:
-    return compared(BASE, changed(*edits), planned=planned).difference()
+    return compared(BASE, changed(*edits), planned=planned)
 
 
 def refused(old: str, new: str, *, planned: bool = True) -> list[Fault]:
-    both = compared(old, new, planned=planned)
-    return refusals(both, both.difference())
+    both = revision(old, planned=planned), revision(new, planned=planned)
+    return refusals(*both, difference(*both), examine_mapping(new, "new.yaml").document)
 
 
 def types(found: MappingDifference) -> dict[str, tuple[str, list[tuple[str, str, str]]]]:
@@ -196,7 +194,7 @@ def test_pattern_that_reaches_fewer_items_loses_its_answer() -> None:
             '        ttl: placed\n        GSI1: ["CUSTOMER#{customer_id}", "ORDER#T#{id:06}"]\n',
         )
     )
-    (one,) = compared(old, BASE).difference().patterns
+    (one,) = compared(old, BASE).patterns
     assert (one.name, one.loses) == ("orders_of_customer", ("order.Ticket",))
 
 
@@ -247,22 +245,20 @@ def test_an_entity_and_an_item_that_come_and_go() -> None:
             '      Slip:\n        key: ["ORDER#{id}", "SLIP#{number|escape}"]',
         )
     )
-    found = compared(old, BASE).difference()
+    found = compared(old, BASE)
     assert {name: effect for name, (effect, _) in types(found).items()} == {
         "order.Ticket": "new",
         "order.Slip": "gone",
     }
     without = unasked().partition("  order:\n")[0]
-    ((gone,), (came,)) = (
-        compared(*texts).difference().entities for texts in ((unasked(), without), (without, unasked()))
-    )
+    ((gone,), (came,)) = (compared(*texts).entities for texts in ((unasked(), without), (without, unasked())))
     assert (gone.name, gone.effect, {one.effect for one in gone.types}) == ("order", "gone", {"gone"})
     assert (came.name, came.effect, {one.effect for one in came.types}) == ("order", "new", {"new"})
 
 
 def test_services_that_ask_an_index_which_is_gone_find_nothing() -> None:
     text = BASE.replace("GSI1:", "ByCustomer:").replace("index: GSI1,", "index: ByCustomer,")
-    (one,) = compared(BASE, text).difference().patterns
+    (one,) = compared(BASE, text).patterns
     assert (one.name, one.parts, one.loses) == ("orders_of_customer", ("request",), ())
     assert one.old_loses == ("order.Order",)
 
@@ -271,16 +267,12 @@ def test_added_or_removed_index_and_one_that_must_be_replaced() -> None:
     more = changed(
         ("GSI1: {key: [GSI1PK, GSI1SK]}", "GSI1: {key: [GSI1PK, GSI1SK]}\n    GSI2: {key: [GSI2PK, GSI2SK]}")
     )
-    assert [(one.part, one.way) for one in compared(BASE, more).difference().table] == [("index GSI2", "add")]
-    assert [(one.part, one.way) for one in compared(more, BASE).difference().table] == [
-        ("index GSI2", "remove")
-    ]
+    assert [(one.part, one.way) for one in compared(BASE, more).table] == [("index GSI2", "add")]
+    assert [(one.part, one.way) for one in compared(more, BASE).table] == [("index GSI2", "remove")]
     other = changed(
         ("GSI1: {key: [GSI1PK, GSI1SK]}", "GSI1: {key: [GSI1PK, GSI1SK], project: [total, status]}")
     )
-    assert [(one.part, one.way) for one in compared(BASE, other).difference().table] == [
-        ("index GSI1", "replace")
-    ]
+    assert [(one.part, one.way) for one in compared(BASE, other).table] == [("index GSI1", "replace")]
     (fault,) = refused(BASE, other)
     assert not fault.warning
     assert pins.said(fault.what)
@@ -336,12 +328,12 @@ def test_attributes_of_the_entity_are_those_of_each_item() -> None:
         '{key: ["CUSTOMER#{id}", META], keep: [name]}\n    attributes: {city: city}',
     )
     assert text != BASE
-    assert compared(BASE, text).difference().is_empty
+    assert compared(BASE, text).is_empty
 
 
 def test_renamed_index_with_the_same_attributes_rewrites_no_item() -> None:
     text = BASE.replace("GSI1:", "ByCustomer:").replace("index: GSI1,", "index: ByCustomer,")
-    found = compared(BASE, text).difference()
+    found = compared(BASE, text)
     assert found.entities == ()
     assert sorted((one.part, one.way) for one in found.table) == [
         ("index ByCustomer", "add"),
@@ -452,8 +444,8 @@ _BACK = {"new": "gone", "gone": "new"}
 
 @pytest.mark.parametrize(("first", "second"), list(combinations(EDITS[:6], 2)))
 def test_differences_are_the_same_both_ways(first: tuple[str, str], second: tuple[str, str]) -> None:
-    there = compared(BASE, changed(first, second)).difference()
-    back = compared(changed(first, second), BASE).difference()
+    there = compared(BASE, changed(first, second))
+    back = compared(changed(first, second), BASE)
     assert {name: _BACK.get(effect, effect) for name, (effect, _) in types(there).items()} == {
         name: effect for name, (effect, _) in types(back).items()
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,6 @@ from migrator.mapping.difference.steps import (
     ROUNDS,
     Asked,
     ChangeDirection,
-    Known,
     There,
     Verified,
     answered,
@@ -121,7 +121,11 @@ def test_file_edited_during_a_change_stops_it_before_a_step() -> None:
 def asked(
     own: str, standing: Standing, *, is_left: bool = False, go_back: bool = False, again: bool = False
 ) -> Asked:
-    return Asked(own, standing, is_left, go_back, again)
+    return Asked(own, standing, is_left, go_back, again, "", "", None)
+
+
+def known(newest: str, before: str, last: RevisionChange | None) -> dict[str, Any]:
+    return {"newest": newest, "before": before, "last": last}
 
 
 UNFINISHED = replace(CHANGE, step="items")
@@ -131,74 +135,74 @@ LEFT_AGAIN = asked("new", "old", is_left=True, again=True)
 
 
 @pytest.mark.parametrize(
-    ("question", "known", "way"),
+    ("question", "recorded", "way"),
     [
-        (asked("b", "new"), Known("a", "", None), ChangeDirection("a", "b", False)),
-        (asked("a", "newest"), Known("a", "", None), There("a")),
+        (asked("b", "new"), known("a", "", None), ChangeDirection("a", "b", False)),
+        (asked("a", "newest"), known("a", "", None), There("a")),
         # A relay has made it the newest, and no change was ever begun to it.
-        (asked("b", "newest"), Known("b", "a", None), ChangeDirection("a", "b", False)),
-        (asked("new", "newest"), Known("new", "old", replace(CHANGE, step="")), There("new")),
+        (asked("b", "newest"), known("b", "a", None), ChangeDirection("a", "b", False)),
+        (asked("new", "newest"), known("new", "old", replace(CHANGE, step="")), There("new")),
         (
             asked("new", "newest"),
-            Known("new", "old", UNFINISHED),
+            known("new", "old", UNFINISHED),
             ChangeDirection("old", "new", False, UNFINISHED),
         ),
         (
             asked("new", "newest", go_back=True),
-            Known("new", "old", UNFINISHED),
+            known("new", "old", UNFINISHED),
             ChangeDirection("new", "old", True),
         ),
         (
             asked("other", "new", go_back=True),
-            Known("new", "old", UNFINISHED),
+            known("new", "old", UNFINISHED),
             ChangeDirection("new", "old", True),
         ),
         (
             asked("new", "old", go_back=True),
-            Known("old", "new", BACK),
+            known("old", "new", BACK),
             ChangeDirection("new", "old", True, BACK),
         ),
         (
             asked("new", "newest", go_back=True),
-            Known("new", "old", replace(CHANGE, step="")),
+            known("new", "old", replace(CHANGE, step="")),
             ChangeDirection("new", "old", True),
         ),
         (
             asked("older", "old", go_back=True),
-            Known("new", "old", None),
+            known("new", "old", None),
             ChangeDirection("new", "older", True),
         ),
         # From one that it went back to it goes to an older one, and once more to the one that it left where that is said.
         (
             asked("older", "old", go_back=True),
-            Known("old", "new", BACK_DONE),
+            known("old", "new", BACK_DONE),
             ChangeDirection("old", "older", True),
         ),
-        (LEFT_AGAIN, Known("old", "new", BACK_DONE), ChangeDirection("old", "new", False)),
+        (LEFT_AGAIN, known("old", "new", BACK_DONE), ChangeDirection("old", "new", False)),
         (
             replace(LEFT_AGAIN, standing="new"),
-            Known("old", "new", BACK_DONE),
+            known("old", "new", BACK_DONE),
             ChangeDirection("old", "new", False),
         ),
     ],
 )
 def test_the_way_follows_from_the_file_and_the_journal(
-    question: Asked, known: Known, way: ChangeDirection | There
+    question: Asked, recorded: dict[str, Any], way: ChangeDirection | There
 ) -> None:
-    assert way_of(question, known) == way
+    assert way_of(replace(question, **recorded)) == way
 
 
 @pytest.mark.parametrize(
-    ("question", "known"),
+    ("question", "recorded"),
     [
-        (asked("a", "first"), Known("", "", None)),
-        (asked("other", "new"), Known("old", "", UNFINISHED)),
-        (asked("new", "old"), Known("old", "new", BACK)),
-        (asked("a", "old"), Known("b", "a", None)),
-        (asked("a", "newest", go_back=True), Known("a", "", None)),
+        (asked("a", "first"), known("", "", None)),
+        (asked("other", "new"), known("old", "", UNFINISHED)),
+        (asked("new", "old"), known("old", "new", BACK)),
+        (asked("a", "old"), known("b", "a", None)),
+        (asked("a", "newest", go_back=True), known("a", "", None)),
         # A deployment that gives the command each time, by the file that the job went back from.
-        (asked("new", "old", is_left=True), Known("old", "new", BACK_DONE)),
-        (asked("new", "new", is_left=True), Known("old", "new", BACK_DONE)),
+        (asked("new", "old", is_left=True), known("old", "new", BACK_DONE)),
+        (asked("new", "new", is_left=True), known("old", "new", BACK_DONE)),
     ],
     ids=[
         "run-backfill",
@@ -210,9 +214,9 @@ def test_the_way_follows_from_the_file_and_the_journal(
         "stay-put-asked",
     ],
 )
-def test_invalid_way_is_refused_with_the_fix(question: Asked, known: Known) -> None:
+def test_invalid_way_is_refused_with_the_fix(question: Asked, recorded: dict[str, Any]) -> None:
     with pins.refused(SettingsError):
-        way_of(question, known)
+        way_of(replace(question, **recorded))
 
 
 @pytest.mark.parametrize(
@@ -225,7 +229,7 @@ def test_invalid_way_is_refused_with_the_fix(question: Asked, known: Known) -> N
     ],
 )
 def test_job_already_back_is_there_if_requested_again(question: Asked) -> None:
-    there = way_of(question, Known("old", "new", BACK_DONE))
+    there = way_of(replace(question, **known("old", "new", BACK_DONE)))
     assert isinstance(there, There)
     assert there.revision == "old"
     assert pins.said(there.advice)
