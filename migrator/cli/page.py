@@ -133,25 +133,17 @@ class Bar(Struct, frozen=True):
     value: float = 0.0
 
 
-class BarChart(Struct, frozen=True):
-    width: float
-    height: float
-    bar: float
-    middle: float
-    bars: Sequence[Bar]
-    most: int
-    most_bad: int
-
-
-def bars_of(timeline: Series[Span]) -> BarChart:
+def bars_of(timeline: Series[Span]) -> dict[str, Any]:
     spans = timeline.spans
     most = max((span.all for span in spans), default=0)
     most_bad = max((span.different + span.errors for span in spans), default=0)
     drawn = [
         bar for position, span in enumerate(spans) for bar in _bars(position, span, most or 1, most_bad or 1)
     ]
-    width = max(1, len(spans)) * _BAR
-    return BarChart(width, _LANE + 2 * _GAP + _LOWER, _BAR - _GAP, _LANE + _GAP, drawn, most, most_bad)
+    return {
+        **{"width": max(1, len(spans)) * _BAR, "height": _LANE + 2 * _GAP + _LOWER},
+        **{"bar": _BAR - _GAP, "middle": _LANE + _GAP, "bars": drawn, "most": most, "most_bad": most_bad},
+    }
 
 
 def _bars(position: int, span: Span, most: int, most_bad: int) -> Iterator[Bar]:
@@ -173,21 +165,8 @@ def _bars(position: int, span: Span, most: int, most_bad: int) -> Iterator[Bar]:
 # ── writes over time, and their lag ──
 
 
-class Columns(Struct, frozen=True):
-    """One figure over time, each span a column of `column` width. `moves`: by x. `most`: the highest, which sets
-    the scale.
-    """
-
-    name: str
-    width: float
-    height: float
-    column: float
-    columns: Sequence[Bar]
-    moves: Sequence[tuple[float, PhaseMove]]
-    most: float
-
-
-def columns_of(work: Series[WorkSpan], moves: Sequence[PhaseMove]) -> list[Columns]:
+def columns_of(work: Series[WorkSpan], moves: Sequence[PhaseMove]) -> list[dict[str, Any]]:
+    """Each figure over time, a span is a column of `column` width. `moves`: by x. `most`: sets the scale."""
     marks = moves_at(work.width_s, [span.begun_at for span in work.spans], moves)
     return [
         _columns(name, [(span, value(span)) for span in work.spans], marks)
@@ -205,14 +184,15 @@ _FIGURES: Mapping[str, Callable[[WorkSpan], float]] = {
 
 def _columns(
     name: str, values: Sequence[tuple[WorkSpan, float]], marks: Sequence[tuple[float, PhaseMove]]
-) -> Columns:
+) -> dict[str, Any]:
     most = max(value for _, value in values)
     drawn = [
         Bar("same", place * _BAR + _GAP / 2, round(_LOWER - height, 2), round(height, 2), span, value)
         for place, (span, value) in enumerate(values)
         if value and (height := max(_LEAST, _LOWER * value / most))
     ]
-    return Columns(name, len(values) * _BAR, _LOWER, _BAR - _GAP, drawn, marks, most)
+    size = {"width": len(values) * _BAR, "height": _LOWER, "column": _BAR - _GAP}
+    return {"name": name, **size, "columns": drawn, "moves": marks, "most": most}
 
 
 def moves_at(
@@ -225,23 +205,11 @@ def moves_at(
     return [(round(share * _BAR, 2), move) for share, move in shares if 0 <= share <= len(places)]
 
 
-class Curves(Struct, frozen=True):
+def curves_of(latency: Mapping[Side, Curve]) -> dict[str, Any]:
     """Percentiles from left to right, each nine as wide as the one before; milliseconds upwards, logarithmic.
 
     `across`, `up`: places of the ticks, and their labels.
     """
-
-    width: float
-    height: float
-    left: float
-    right: float
-    bottom: float
-    paths: Mapping[Side, str]
-    across: Sequence[tuple[float, str]]
-    up: Sequence[tuple[float, str]]
-
-
-def curves_of(latency: Mapping[Side, Curve]) -> Curves:
     values = [max(ms, 0.001) for curve in latency.values() for _, ms in curve.points]
     ticks = list(_powers(min(values), max(values)))
     low, high = math.log10(ticks[0]), math.log10(ticks[-1])
@@ -253,16 +221,12 @@ def curves_of(latency: Mapping[Side, Curve]) -> Curves:
         side: "M" + "L".join(f"{_across(share)},{up(ms)}" for share, ms in curve.points)
         for side, curve in latency.items()
     }
-    return Curves(
-        width=_LEFT + _WIDE + 20,
-        height=_TOP + _HIGH + 22,
-        left=_LEFT,
-        right=_LEFT + _WIDE,
-        bottom=_TOP + _HIGH,
-        paths=paths,
-        across=[(_across(share), "min" if not share else f"p{share:g}") for share in _TICKS],
-        up=[(up(ms), ms_text(ms)) for ms in ticks],
-    )
+    return {
+        **{"width": _LEFT + _WIDE + 20, "height": _TOP + _HIGH + 22},
+        **{"left": _LEFT, "right": _LEFT + _WIDE, "bottom": _TOP + _HIGH, "paths": paths},
+        "across": [(_across(share), "min" if not share else f"p{share:g}") for share in _TICKS],
+        "up": [(up(ms), ms_text(ms)) for ms in ticks],
+    }
 
 
 def _across(percentile: float) -> float:

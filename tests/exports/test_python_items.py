@@ -24,7 +24,7 @@ def compared(made: Opened, folder: Path) -> int:
     for after in (False, True):
         path = folder / made.model.table.name / f"after_{after}.py"
         path.parent.mkdir(exist_ok=True)
-        path.write_text(python_module(made.model, [], "job", after=after).text, encoding="utf-8")
+        path.write_text(python_module(made.model, [], "job", after=after)[0], encoding="utf-8")
         modules.append(loaded(path))
     own, counted = made.model.table.own_attributes, 0
     for entity in made.checked.entities:

@@ -73,5 +73,5 @@ def _made(entity: CompiledEntity) -> tuple[CompiledEntity, SimpleNamespace, RowM
 
 def _executed(model: Model) -> SimpleNamespace:
     space: dict[str, Any] = {"__name__": __name__}
-    exec(python_module(model, [], "job.yaml", after=False).text, space)
+    exec(python_module(model, [], "job.yaml", after=False)[0], space)
     return SimpleNamespace(**space)

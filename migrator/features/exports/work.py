@@ -176,14 +176,14 @@ _GIVEN = {
 
 def _python(kind: str, job: Path, allow_missing: bool) -> tuple[_Files, dict[str, Any]]:
     model, after = _described(job), kind == "boto3"
-    written = python_module(model, head_of(kind, job.name, model.revision), job.name, after=after)
-    if written.left_out and not allow_missing:
-        listed = "\n".join(f"  {sentence}" for sentence in written.left_out)
+    text, left_out = python_module(model, head_of(kind, job.name, model.revision), job.name, after=after)
+    if left_out and not allow_missing:
+        listed = "\n".join(f"  {sentence}" for sentence in left_out)
         raise SettingsError(f"{_MISSING}\n{listed}")
-    for sentence in written.left_out:
+    for sentence in left_out:
         click.echo(f"left out: {sentence}", err=True)
     name = f"{function_name(model.table.name)}{'_after' if after else ''}.py"
-    return {name: written.text}, {"left_out": list(written.left_out)}
+    return {name: text}, {"left_out": left_out}
 
 
 _MISSING = "a module would be without these; write them by hand, and give --allow-missing for all else:"

@@ -513,35 +513,33 @@ _TRIGGER = re.compile(r"\bCREATE (?:OR REPLACE )?TRIGGER\b")
 _OURS = '<meta name="generator" content="migrator '
 
 
-class PlanOptions(Struct, frozen=True):
-    source: str | None
-    statements: Path | None
-    rows_exact: int
-    region: str | None
-    whole_keys: bool
-
-
 def plan(
-    design: Path, other: Path | None, html: Path | None, show: str | None, as_json: bool, **values: object
+    design: Path,
+    other: Path | None,
+    html: Path | None,
+    show: str | None,
+    as_json: bool,
+    source: str | None,
+    whole_keys: bool,
+    **measured: Any,
 ) -> int:
-    asked = PlanOptions(**values)  # type: ignore[arg-type]
     if show is not None:
         if other is not None or html is not None:
             raise click.UsageError("--pk goes with neither OTHER nor --out")
-        return _show(_job_of(design, asked), show, asked, as_json=as_json)
+        return _show(_job_of(design, source), show, whole_keys=whole_keys, as_json=as_json)
     if html is not None:
         _refuse_other_file(html)
-    jobs = [_job_of(path, asked) for path in (design, other) if path is not None]
+    jobs = [_job_of(path, source) for path in (design, other) if path is not None]
     _refuse_other_source(jobs)
     with ExitStack() as until:
         stop = until.enter_context(stop_on_signals())
         sessions = [until.enter_context(_session(job, stop)) for job in jobs]
         # Faults of the second design are reported before the rows of the first one are read.
         _ = [session.checked for session in sessions]
-        capacities = [_capacity(session, asked) for session in sessions]
+        capacities = [_capacity(session, **measured, whole_keys=whole_keys) for session in sessions]
         for name, what in null_doubts(sessions[0].source, sessions[0].checked):
             say(f"warning: {name}: {what}")
-        collections = _collections(sessions[0], asked) if html is not None else None
+        collections = _collections(sessions[0], whole_keys=whole_keys) if html is not None else None
     if html is not None:
         page.write_page(html, plan_page(capacities, collections))
         say(f"{html}: written")
@@ -559,13 +557,13 @@ def _session(job: Job, stop: Event | None = None) -> JobSession:
     return JobSession(job, "plan", workers=1, live_patience=ONCE, stop=stop)
 
 
-def _job_of(path: Path, asked: PlanOptions) -> Job:
+def _job_of(path: Path, url: str | None) -> Job:
     if is_job(path):
         return read_job(path)
-    if asked.source is None:
+    if url is None:
         what = f"{path}: a mapping has no source"
         raise SettingsError(f"{what}; add --source URL, set MIGRATOR_SOURCE_URL, or name a job")
-    source = SourceSettings.model_construct(url=asked.source)
+    source = SourceSettings.model_construct(url=url)
     return Job("plan", path, path, source, TargetSettings(), Tuning())
 
 
@@ -585,20 +583,20 @@ def _refuse_other_file(path: Path) -> None:
 # ── item collections of real rows ──
 
 
-def _views(session: JobSession, asked: PlanOptions) -> tuple[Views, Showing]:
+def _views(session: JobSession, *, whole_keys: bool) -> tuple[Views, Showing]:
     mapping, plans = session.checked.mapping, session.plans
-    showing = Showing(mapping, plans, whole_keys=asked.whole_keys, whole_values=False)
+    showing = Showing(mapping, plans, whole_keys=whole_keys, whole_values=False)
     return Views(mapping, session.checked.entities, showing, session.source), showing
 
 
-def _collections(session: JobSession, asked: PlanOptions) -> Markup:
-    views, showing = _views(session, asked)
+def _collections(session: JobSession, *, whole_keys: bool) -> Markup:
+    views, showing = _views(session, whole_keys=whole_keys)
     return views_fragment([showing.view(view) for view in views.all()])
 
 
-def _show(job: Job, key: str, asked: PlanOptions, *, as_json: bool) -> int:
+def _show(job: Job, key: str, *, whole_keys: bool, as_json: bool) -> int:
     with _session(job) as session:
-        views, showing = _views(session, asked)
+        views, showing = _views(session, whole_keys=whole_keys)
         found, notes = views.under(key, time.time())
         shown = [showing.view(view) for view in found]
     if as_json:
@@ -615,21 +613,25 @@ def _show(job: Job, key: str, asked: PlanOptions, *, as_json: bool) -> int:
 # ── figures ──
 
 
-def _capacity(session: JobSession, asked: PlanOptions) -> Capacity:
+def _capacity(
+    session: JobSession, rows_exact: int, region: str | None, statements: Path | None, *, whole_keys: bool
+) -> Capacity:
     checked, source = session.checked, session.source
-    around = _around(session, asked)
-    bounds = SampleBounds(asked.rows_exact, min(asked.rows_exact, SampleBounds.sampled))
+    around = _around(session, region, _writes(session, statements), whole_keys=whole_keys)
+    bounds = SampleBounds(rows_exact, min(rows_exact, SampleBounds.sampled))
     sized = Sizing(source, checked.mapping, checked.entities, bounds, time.time()).sized()
     if checked.mapping.documents:
         return capacity_of(checked, sized, around)
-    counted = _workload(session).fan_outs(checked.plans, sized.rows, asked.rows_exact)
+    counted = _workload(session).fan_outs(checked.plans, sized.rows, rows_exact)
     return capacity_of(checked, sized, replace(around, fan_outs=counted))
 
 
-def _around(session: JobSession, asked: PlanOptions) -> CapacityContext:
+def _around(
+    session: JobSession, region: str | None, writes: WriteRates, *, whole_keys: bool
+) -> CapacityContext:
     job, source = session.job, session.source
     options = job.target.options
-    set_region = asked.region or region_of(job)
+    set_region = region or region_of(job)
     region = set_region or USUAL_REGION
     price = price_of(region, options.table_class)
     known = ", ".join(known_regions())
@@ -642,7 +644,7 @@ def _around(session: JobSession, asked: PlanOptions) -> CapacityContext:
         triggers=triggers,
         unread_tables=unread_tables(source.facts(), session.plans, source.views()),
         fan_outs=(),
-        writes=_writes(session, asked),
+        writes=writes,
         page_rows=job.tuning.page_rows,
         units_per_s=units_per_s,
         limit=limit,
@@ -650,7 +652,7 @@ def _around(session: JobSession, asked: PlanOptions) -> CapacityContext:
         host=Host(min(usable_cores(), MOST_UNASKED), on_server=job.journal is not None),
         unpriced="" if price else f"no price is known for the region {region}; known: {known}; pass --region",
         notes=tuple(notes),
-        whole_keys=asked.whole_keys,
+        whole_keys=whole_keys,
     )
 
 
@@ -664,10 +666,10 @@ def _triggers(session: JobSession) -> tuple[int, list[str]]:
     return sum(len(_TRIGGER.findall(statement)) for step in steps for statement in step.statements), []
 
 
-def _writes(session: JobSession, asked: PlanOptions) -> WriteRates:
-    if asked.statements is None:
+def _writes(session: JobSession, statements: Path | None) -> WriteRates:
+    if statements is None:
         return WriteRates(why="no write rates given: pass --statements FILE")
-    return _workload(session).writes(asked.statements)
+    return _workload(session).writes(statements)
 
 
 def _workload(session: JobSession) -> Workload:

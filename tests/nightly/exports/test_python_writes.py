@@ -311,8 +311,8 @@ def test_every_generated_module_passes_mypy_strict_and_ruff(
             checked = checked_on(source, parsed)
         model = model_of(checked.mapping, checked.read_plans, checked.mapping.table)
         for is_after, ending in ((False, ""), (True, "_after")):
-            text = python_module(model, [], "job.yaml", after=is_after).text
-            assert text == python_module(model, [], "job.yaml", after=is_after).text
+            text = python_module(model, [], "job.yaml", after=is_after)[0]
+            assert text == python_module(model, [], "job.yaml", after=is_after)[0]
             (folder / f"{name}{ending}.py").write_text(text, encoding="utf-8")
     for words in (["check"], ["format", "--check", "--line-length=100"]):
         ruff = [sys.executable, "-m", "ruff", *words, "--no-cache", "--isolated", str(folder)]

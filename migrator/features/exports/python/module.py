@@ -419,15 +419,11 @@ def param_type(param: Param) -> str:
 # ── the module ──
 
 
-class Written(Struct, frozen=True):
-    """A module's text, and a sentence for each part of the mapping that it cannot express."""
+def python_module(model: Model, head: Sequence[str], job: str, *, after: bool) -> tuple[str, Sequence[str]]:
+    """A module's text, and a sentence for each part of the mapping that it cannot express.
 
-    text: str
-    left_out: tuple[str, ...]
-
-
-def python_module(model: Model, head: Sequence[str], job: str, *, after: bool) -> Written:
-    """`head`: lines about its origin. `job`: the job file's name. `after`: it uses boto3 alone."""
+    `head`: lines about its origin. `job`: the job file's name. `after`: it uses boto3 alone.
+    """
     definitions, imports = _carried(after=after)
     module, methods = Names({*definitions, *imports}), Names(dir(table._Table))
     name = module.one(construct_name({"TableName": model.table.name}))
@@ -461,7 +457,7 @@ def python_module(model: Model, head: Sequence[str], job: str, *, after: bool) -
         for code in rows
         if "put" in code.methods and "read" not in code.methods
     ]
-    return Written(f"{text.rstrip()}\n", tuple(left_out))
+    return f"{text.rstrip()}\n", left_out
 
 
 _FILTERS = {"literal": literal, "shown": shown, "param": param, "param_type": param_type}
