@@ -384,7 +384,8 @@ def row_key(entity: CompiledEntity, keys: tuple[str, ...]) -> SourceKey:
     if len(columns) == 1 and len(keys) == 1 and not keys[0].startswith(f"{names[0]}="):
         texts = {names[0]: keys[0]}
     else:
-        texts = dict(_pair(key) for key in keys)
+        otherwise = "a composite key is written --key name=value, once for each column"
+        texts = dict(pair_of(key, otherwise=otherwise) for key in keys)
     if set(texts) != set(names) or len(keys) != len(names):
         usage = " ".join(f"--key {name}=…" for name in names)
         raise SettingsError(f"the key of {entity.name} is {', '.join(names)}; write {usage}")
@@ -410,10 +411,11 @@ def _key_of_finding(entity: CompiledEntity, text: str) -> SourceKey:
     return key
 
 
-def _pair(text: str) -> tuple[str, str]:
+def pair_of(text: str, *, otherwise: str) -> tuple[str, str]:
+    """Name and value of name=value. Raises: SettingsError with the text `otherwise`."""
     name, equals, value = text.partition("=")
     if not equals:
-        raise SettingsError("a composite key is written --key name=value, once for each column")
+        raise SettingsError(otherwise)
     return name, value
 
 

@@ -21,6 +21,7 @@ from migrator.cli.inert import plain
 from migrator.cli.options import (
     belonging,
     console_on,
+    pair_of,
     say,
     stdout,
     stop_on_signals,
@@ -376,18 +377,11 @@ def query(job: Path, pattern: str, params: tuple[str, ...], explain: bool, as_js
 
 def _param_texts(params: tuple[str, ...]) -> dict[str, str]:
     texts: dict[str, str] = {}
-    for name, value in map(_pair, params):
+    for name, value in (pair_of(param, otherwise="a parameter is written -p name=value") for param in params):
         if name in texts:
             raise SettingsError(f"-p {name}= is given twice; keep one (a list is one value: -p {name}=1,2,3)")
         texts[name] = value
     return texts
-
-
-def _pair(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not equals:
-        raise SettingsError("a parameter is written -p name=value")
-    return name, value
 
 
 DEFAULT_SETTLE_S = 3.0

@@ -21,6 +21,7 @@ from migrator.mapping.model.questions import (
     Bound,
     Figures,
     Joined,
+    NotServed,
     NumberSpan,
     Path,
     QuestionCondition,
@@ -205,15 +206,6 @@ LARGEST_LIST = 10_000
 """Rows of a table that one partition holds as a whole."""
 
 
-class NoKey(Exception):
-    """No key answers a question: a word of REASONS, and details."""
-
-    def __init__(self, reason: str, what: str = "") -> None:
-        super().__init__(reason)
-        self.reason = reason
-        self.what = what
-
-
 class Need(Struct, frozen=True):
     """A question's requirements for an index entry.
 
@@ -239,7 +231,7 @@ class Needs(Struct, frozen=True):
 
     def of(self, question: StatementQuestion) -> Need:
         if len(question.of("in")) > 1:
-            raise NoKey("list", "several lists")
+            raise NotServed("list", "several lists")
         leading = _leading(self.facts.tables[question.table])
         equal = sorted(
             question.of("=", "in"), key=lambda condition: (condition.path not in leading, condition.path)
@@ -247,7 +239,7 @@ class Needs(Struct, frozen=True):
         asked = [condition for condition in equal if condition.params]
         ranges = question.ranges
         if len({condition.path for condition in ranges}) > 1 or (question.of("prefix") and len(ranges) > 1):
-            raise NoKey(
+            raise NotServed(
                 "condition",
                 "several ranges: put the one that leaves fewest rows in SQL, and filter in the application",
             )
@@ -262,7 +254,7 @@ class Needs(Struct, frozen=True):
             column, self._span(question, condition.path), several=several, lowered=condition.lowered
         )
         if form is None:
-            raise NoKey("key", f"{column.name} is {column.kind.name}")
+            raise NotServed("key", f"{column.name} is {column.kind.name}")
         return KeyPiece(condition.path, form)
 
     def _when(
@@ -273,7 +265,7 @@ class Needs(Struct, frozen=True):
             name = ".".join(filter(None, condition.path))
             held = _held(self._column(question, condition.path), condition.value)
             if name in made or (condition.bound == "=" and held is None):
-                raise NoKey("constant")
+                raise NotServed("constant")
             if condition.bound == "is not null":
                 made[name] = None
             else:
@@ -281,7 +273,7 @@ class Needs(Struct, frozen=True):
         for name in question.required:
             made.setdefault(name, None)
         if len({values is None for values in made.values()}) > 1:
-            raise NoKey("condition", "constants together with columns that must not be NULL")
+            raise NotServed("condition", "constants together with columns that must not be NULL")
         yield from sorted(made.items())
 
     def _whole_table(
@@ -297,7 +289,7 @@ class Needs(Struct, frozen=True):
         column = self._column(question, ranges[0].path) if ranges else None
         sides = {condition.bound[0] for condition in ranges}
         if column is None or column.kind.name not in ("timestamp", "date") or sides != {"<", ">"}:
-            raise NoKey("scan")
+            raise NotServed("scan")
         return replace(need, bucket=KeyPiece(ranges[0].path, "|month"))
 
     # ── order ──
@@ -325,16 +317,16 @@ class Needs(Struct, frozen=True):
             paths = (condition.path, *condition.then)
             ways = {way for path, way in wanted if path in paths}
             if tuple(piece.path for piece in pieces[: len(paths)]) != paths or len(ways) > 1:
-                raise NoKey(
+                raise NotServed(
                     "condition",
                     "the columns of a row comparison must be those of ORDER BY, all in one direction",
                 )
         unique = any({("", name) for name in key} <= fixed for key in table.proved)
         if question.limit is not None and not unique and reason:
-            raise NoKey("limit", reason)
+            raise NotServed("limit", reason)
         if question.limit is not None and not unique and not wanted:
             same = "ORDER BY names only columns that are the same in all rows of the answer"
-            raise NoKey("unordered", same if question.order else "no ORDER BY")
+            raise NotServed("unordered", same if question.order else "no ORDER BY")
         total = bool(wanted) and not reason and ends is not None
         notes = [f"the order is the application's to make: {reason}"] if reason else []
         if wanted and not reason and not total:
@@ -392,7 +384,7 @@ class Needs(Struct, frozen=True):
             return KeyPiece(path, self._total_form(question) or "")
         form = sort_form(self._column(question, path), self._span(question, path), reverse=reverse)
         if form is None:
-            raise NoKey("key", f"{path[1]} cannot be sorted as a text")
+            raise NotServed("key", f"{path[1]} cannot be sorted as a text")
         return KeyPiece(path, form)
 
     def _total_form(self, question: StatementQuestion) -> str | None:
@@ -412,7 +404,7 @@ class Needs(Struct, frozen=True):
     def _column(self, question: StatementQuestion, path: Path) -> Column:
         column = column_at(self.facts, question, path)
         if column is None:
-            raise NoKey("aggregate")
+            raise NotServed("aggregate")
         return column
 
     def _span(self, question: StatementQuestion, path: Path) -> NumberSpan | None:
@@ -644,7 +636,7 @@ class _Placing:
     def add_table(self, table: TableFacts, questions: Sequence[StatementQuestion]) -> None:
         home = self.homes[table.name]
         needs: list[tuple[StatementQuestion, Need]] = []
-        without: list[tuple[StatementQuestion, NoKey]] = []
+        without: list[tuple[StatementQuestion, NotServed]] = []
         for question in questions:
             try:
                 access = self._own_access(question, home)
@@ -652,7 +644,7 @@ class _Placing:
                     needs.append((question, Needs(self.facts, self.figures).of(question)))
                 else:
                     self.accesses.append(access)
-            except NoKey as no_key:
+            except NotServed as no_key:
                 without.append((question, no_key))
         wider = sorted((need for _, need in needs), key=lambda need: len(need.partition))
         shared = {id(one): self._shared(one, wider) for one, _ in (*needs, *without)}
@@ -737,7 +729,7 @@ class _Placing:
         for question in questions:
             try:
                 need = Needs(self.facts, self.figures).of(question)
-            except NoKey:
+            except NotServed:
                 continue
             columns = [None if piece.path[0] else table.column(piece.path[1]) for piece in need.sort]
             is_fixed = all(one and not one.nullable and one.real not in updated for one in columns)
@@ -751,7 +743,7 @@ class _Placing:
     def _is_answered(self, question: StatementQuestion, home: Home) -> bool:
         try:
             return self._at_home(question, home) is not None
-        except NoKey:
+        except NotServed:
             return False
 
     def _may_hold(self, table: TableFacts, foreign: ForeignKey) -> bool:
@@ -781,10 +773,10 @@ class _Placing:
         return KeyPiece(("", column.name), ("|escape" if several else "") if form is None else form)
 
     def _own_access(self, question: StatementQuestion, home: Home) -> Access | None:
-        """Like `_at_home`. Raises: NoKey also if the parent of a LEFT JOIN is elsewhere."""
+        """Like `_at_home`. Raises: NotServed also if the parent of a LEFT JOIN is elsewhere."""
         access = self._at_home(question, home)
         if question.with_parent and not (access and access.parts):
-            raise NoKey("join", "a LEFT JOIN of children that are not in one partition with their parent")
+            raise NotServed("join", "a LEFT JOIN of children that are not in one partition with their parent")
         return access
 
     def _at_home(self, question: StatementQuestion, home: Home) -> Access | None:
@@ -802,7 +794,7 @@ class _Placing:
         pieces = (*home.partition[1], *home.sort[1])
         if set(params) == {piece.path[1] for piece in pieces} == set(row_key(self.facts.tables[home.table])):
             if len(lists) > 1:
-                raise NoKey("list")
+                raise NotServed("list")
             key, sort = (_asking(*part, params) for part in (home.partition, home.sort))
             operation: Operation = "batch_get" if lists else "get"
             order: Order = "any" if lists else "exact"
@@ -949,7 +941,7 @@ class _Placing:
             kept = tuple(one for one in question.conditions if one not in rest)
             try:
                 need = Needs(self.facts, self.figures).of(replace(question, conditions=kept, required=()))
-            except NoKey:
+            except NotServed:
                 continue
             same = {piece.path for piece in need.partition} == paths and need.bucket is None
             if same and need.sort == other.sort[: len(need.sort)]:

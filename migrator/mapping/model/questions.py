@@ -149,6 +149,15 @@ class Clauses(Struct, frozen=True):
     once: frozenset[str] = frozenset()
 
 
+class NotServed(Exception):
+    """No access pattern, or no key, answers a question: a key of REASONS, and details."""
+
+    def __init__(self, reason: str, what: str = "") -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.what = what
+
+
 class Unserved(Struct, frozen=True):
     """A statement that no access pattern answers. `reason`: one of REASONS."""
 

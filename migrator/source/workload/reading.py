@@ -19,6 +19,7 @@ from migrator.mapping.model.questions import (
     NULLS_MOVED,
     Bound,
     Joined,
+    NotServed,
     Path,
     QuestionCondition,
     Statement,
@@ -52,15 +53,6 @@ Pair = tuple[exp.Column, exp.Column]
 On = tuple[tuple[str, str], ...]
 
 
-class NoQuestion(Exception):
-    """A key of REASONS, and details."""
-
-    def __init__(self, reason: str, what: str = "") -> None:
-        super().__init__(reason)
-        self.reason = reason
-        self.what = what
-
-
 @dataclass
 class QueryScope:
     """Tables by their names in the statement.
@@ -82,9 +74,9 @@ class QueryScope:
     parent_of: str = ""
 
     def place(self, column: exp.Column) -> tuple[str, Column]:
-        """Raises: NoQuestion if no column matches, or several."""
+        """Raises: NotServed if no column matches, or several."""
         if column.args.get("db") is not None or not isinstance(column.this, exp.Identifier):
-            raise NoQuestion("ambiguous")
+            raise NotServed("ambiguous")
         named = [column.table.lower()] if column.table else list(self.tables)
         places = [
             (name, fact)
@@ -92,7 +84,7 @@ class QueryScope:
             if name in self.tables and (fact := column_named(self.tables[name], column.this)) is not None
         ]
         if len(places) != 1:
-            raise NoQuestion("ambiguous")
+            raise NotServed("ambiguous")
         return places[0]
 
     def path(self, column: exp.Column) -> Path:
@@ -102,7 +94,7 @@ class QueryScope:
 
     def all_paths(self, name: str) -> list[Path]:
         if name not in self.tables or (self.turned and name != self.root):
-            raise NoQuestion("ambiguous")
+            raise NotServed("ambiguous")
         return [
             self._lifted(name, column.name)
             for column in self.tables[name].columns
@@ -114,7 +106,7 @@ class QueryScope:
             return "", column
         if self.turned:
             if (name, column) not in self.turned:
-                raise NoQuestion("aggregate")
+                raise NotServed("aggregate")
             return "", self.turned[name, column]
         joined = self.joined[name]
         own = {theirs: ours for ours, theirs in joined.on}.get(column)
@@ -135,7 +127,7 @@ class QueryScope:
 def scope_of(select: exp.Select, facts: SchemaFacts, conditional: frozenset[str] = frozenset()) -> QueryScope:
     """`conditional`: tables that only restrict the rows.
 
-    Raises: NoQuestion if the tables are not one row and its parents.
+    Raises: NotServed if the tables are not one row and its parents.
     """
     scope = QueryScope()
     _add_table(scope, select.args["from_"].this, facts)
@@ -143,7 +135,7 @@ def scope_of(select: exp.Select, facts: SchemaFacts, conditional: frozenset[str]
     for join in select.args.get("joins") or []:
         side, kind = ((join.args.get(word) or "").upper() for word in ("side", "kind"))
         if side not in ("", "LEFT") or kind not in ("", "INNER", "CROSS", "OUTER") or join.args.get("method"):
-            raise NoQuestion("join", f"{side or kind or 'NATURAL'} JOIN")
+            raise NotServed("join", f"{side or kind or 'NATURAL'} JOIN")
         name = _add_table(scope, join.this, facts)
         scope.optional |= {name} if side else set()
         pairs += _pairs_of(scope, join, name)
@@ -151,7 +143,7 @@ def scope_of(select: exp.Select, facts: SchemaFacts, conditional: frozenset[str]
     pairs += [_pair(part) for part in conjuncts(select) if compares_columns(part)]
     _link(scope, pairs)
     if scope.root in conditional:
-        raise NoQuestion("shape", "rows that have a child that a subquery finds: query the children by it")
+        raise NotServed("shape", "rows that have a child that a subquery finds: query the children by it")
     return scope
 
 
@@ -161,13 +153,13 @@ def _add_table(scope: QueryScope, table: exp.Expr, facts: SchemaFacts) -> str:
         or not isinstance(table.this, exp.Identifier)
         or table.args.get("joins")
     ):
-        raise NoQuestion("shape")
+        raise NotServed("shape")
     named = table_named(facts, table)
     if named is None:
-        raise NoQuestion("ambiguous", "a table that the source does not have")
+        raise NotServed("ambiguous", "a table that the source does not have")
     name = table.alias_or_name.lower()
     if name in scope.tables:
-        raise NoQuestion("ambiguous", "one name for two tables")
+        raise NotServed("ambiguous", "one name for two tables")
     scope.tables[name] = named
     return name
 
@@ -195,17 +187,17 @@ def _pairs_of(scope: QueryScope, join: exp.Join, name: str) -> list[Pair]:
 
 def _using(scope: QueryScope, column: exp.Expr, name: str) -> Pair:
     if not isinstance(column, exp.Identifier):
-        raise NoQuestion("join", "USING names no column")
+        raise NotServed("join", "USING names no column")
     owners = [other for other, table in scope.tables.items() if other != name and column_named(table, column)]
     if len(owners) != 1:
-        raise NoQuestion("ambiguous", "a column of USING")
+        raise NotServed("ambiguous", "a column of USING")
     return exp.column(column.copy(), owners[0]), exp.column(column.copy(), name)
 
 
 def _pair(part: exp.Expr) -> Pair:
     part = part.unnest()
     if not compares_columns(part):
-        raise NoQuestion("join", "a condition of the join is not an equality of two columns")
+        raise NotServed("join", "a condition of the join is not an equality of two columns")
     return part.left.unnest(), part.right.unnest()  # type: ignore[attr-defined]
 
 
@@ -223,22 +215,22 @@ def _link(scope: QueryScope, pairs: Sequence[Pair]) -> None:
     parents: dict[str, tuple[str, On]] = {}
     for names, ends_of in links.items():
         if len(names) != 2:
-            raise NoQuestion("join", "a table with itself by one name")
+            raise NotServed("join", "a table with itself by one name")
         child, parent, on = _directed(scope, sorted(names), ends_of)
         is_left = child in scope.optional and parent not in scope.optional
         if parent in parents or (is_left and scope.parent_of):
-            raise NoQuestion("join", "a row with several children, or two LEFT JOINs of children")
+            raise NotServed("join", "a row with several children, or two LEFT JOINs of children")
         scope.parent_of = child if is_left else scope.parent_of
         parents[parent] = child, on
     roots = [name for name in scope.tables if name not in parents]
     if len(roots) != 1 or len(links) != len(scope.tables) - 1:
-        raise NoQuestion("join", "tables that nothing joins, or that are joined in a circle")
+        raise NotServed("join", "tables that nothing joins, or that are joined in a circle")
     scope.root = roots[0]
     _join_parents(scope, parents, scope.root, "")
     if scope.parent_of == scope.root:
         scope.required.clear()
     elif scope.parent_of:
-        raise NoQuestion("join", "a LEFT JOIN of children that have children")
+        raise NotServed("join", "a LEFT JOIN of children that have children")
 
 
 def _directed(
@@ -257,10 +249,10 @@ def _directed(
             )
             ways.append((not declared, child, parent, on))
     if not ways:
-        raise NoQuestion("join", "not by a whole key")
+        raise NotServed("join", "not by a whole key")
     undeclared, child, parent, on = min(ways)
     if undeclared and parent not in scope.optional:
-        raise NoQuestion("join", "by no foreign key of the schema, so that rows may have no parent")
+        raise NotServed("join", "by no foreign key of the schema, so that rows may have no parent")
     return child, parent, on
 
 
@@ -271,7 +263,7 @@ def _join_parents(scope: QueryScope, parents: dict[str, tuple[str, On]], child: 
         table, parent = scope.tables[child], scope.tables[name]
         own_alias = parent_alias(scope.tables[scope.root], alias, table, parent.name, on)
         if own_alias in (joined.alias for joined in scope.joined.values()):
-            raise NoQuestion("join", "one parent twice")
+            raise NotServed("join", "one parent twice")
         scope.joined[name] = Joined(own_alias, alias, parent.name, on)
         if name not in scope.optional:
             _require(scope, child, [own for own, _ in on])
@@ -282,7 +274,7 @@ def _require(scope: QueryScope, child: str, columns: Sequence[str]) -> None:
     table = scope.tables[child]
     nullable = {name for name in columns if (column := table.column(name)) is not None and column.nullable}
     if nullable and child != scope.root:
-        raise NoQuestion("join", "an inner join by a column of a parent that may be NULL")
+        raise NotServed("join", "an inner join by a column of a parent that may be NULL")
     scope.required |= nullable
 
 
@@ -294,25 +286,25 @@ ALL = "all"
 def total_of_each(select: exp.Select, scope: QueryScope, conditions: Sequence[QuestionCondition]) -> Total:
     """SUM, MIN or MAX of a table's rows per parent, which becomes the root of the scope.
 
-    Raises: NoQuestion for every other aggregate of many rows.
+    Raises: NotServed for every other aggregate of many rows.
     """
     function, group = _function(select), select.args.get("group")
     kind = _KINDS.get(type(function)) if isinstance(function.this, exp.Column) else None
     if isinstance(function, exp.Count) and group is not None and select.args.get("order"):
-        raise NoQuestion("aggregate", _WITH_NONE)
+        raise NotServed("aggregate", _WITH_NONE)
     if group is None or conditions or kind in (None, "count") or len(scope.joined) != 1:
-        raise NoQuestion("aggregate")
+        raise NotServed("aggregate")
     assert kind is not None
     (parent, joined), child = next(iter(scope.joined.items())), scope.root
     name, column = scope.place(function.this)
     if not all(isinstance(value, exp.Column) for value in group.expressions):
-        raise NoQuestion("aggregate")
+        raise NotServed("aggregate")
     places = [scope.place(value) for value in group.expressions if isinstance(value, exp.Column)]
     by = {(owner, fact.name) for owner, fact in places}
     keys = {(child, own) for own, _ in joined.on}, {(parent, theirs) for _, theirs in joined.on}
     others = {place for place in by if place[0] == child} - keys[0]
     if name != child or column.nullable or others or not any(key <= by for key in keys):
-        raise NoQuestion("aggregate")
+        raise NotServed("aggregate")
     alias = f"{kind}_{plain_name(column.name)}_of_{plain_name(scope.tables[child].name)}"
     alias = free_name(alias, (fact.name for fact in scope.tables[parent].columns))
     total = Total(alias, kind, column.name, scope.tables[child].name, joined.on)
@@ -323,15 +315,15 @@ def total_of_each(select: exp.Select, scope: QueryScope, conditions: Sequence[Qu
 def total_or_none(select: exp.Select, scope: QueryScope) -> Total:
     """An aggregate of the children of a LEFT JOIN by parent, which becomes the root of the scope.
 
-    Raises: NoQuestion for every other aggregate.
+    Raises: NotServed for every other aggregate.
     """
     function, group = _function(select), select.args.get("group")
     kind, value = _KINDS.get(type(function)), function.this
     if group is None or kind is None or len(scope.joined) != 1:
-        raise NoQuestion("aggregate")
+        raise NotServed("aggregate")
     (parent, joined), child = next(iter(scope.joined.items())), scope.root
     if not isinstance(value, exp.Column) or scope.place(value)[0] != child:
-        raise NoQuestion(
+        raise NotServed(
             "aggregate", "it does not count 0 for a parent without rows: count the key of the rows"
         )
     outputs, column = [output.unalias() for output in select.expressions], _counted(function, scope)
@@ -344,7 +336,7 @@ def total_or_none(select: exp.Select, scope: QueryScope) -> Total:
     ]
     is_parents = all(isinstance(one.this, exp.Star) or scope.place(one)[0] == parent for one in others)
     if column is None or not is_parents or not any(by.issuperset(key) for key in scope.tables[parent].proved):
-        raise NoQuestion("aggregate")
+        raise NotServed("aggregate")
     alias = _total_name(kind, column, scope.tables[child], joined.on)
     names = (fact.name for fact in scope.tables[parent].columns)
     total = Total(free_name(alias, names), kind, column, scope.tables[child].name, joined.on)
@@ -366,7 +358,7 @@ def _function(select: exp.Select) -> exp.Expr:
         function for output in select.expressions for function in output.find_all(exp.AggFunc)
     ]
     if len(functions) != 1:
-        raise NoQuestion("aggregate")
+        raise NotServed("aggregate")
     return functions[0]
 
 
@@ -535,7 +527,7 @@ _ROWS_ALONE = {
 def question_of(statement: Statement, facts: SchemaFacts) -> StatementQuestion | Unserved:
     try:
         return _StatementReader(statement, facts).question()
-    except NoQuestion as no_question:
+    except NotServed as no_question:
         return Unserved(statement, no_question.reason, no_question.what)
 
 
@@ -612,16 +604,16 @@ class _StatementReader:
             if of_parents is not None:
                 return self._of_parents(of_parents, conditions, is_grouped=bool(select.args.get("group")))
             if _aggregates_some(select, self.scope, conditions, self.facts):
-                raise NoQuestion("some")
+                raise NotServed("some")
             self.total = total_of_each(select, self.scope, conditions)
         outputs = self._outputs(select)
         if not outputs:
-            raise NoQuestion("computed", "it returns no column")
+            raise NotServed("computed", "it returns no column")
         self._check_distinct(select, outputs)
         order = self._order(select, outputs)
         is_ordered = self.total is not None and order[:1] and order[0][0] == ("", self.total.alias)
         if self.total is not None and not with_none and not is_ordered:
-            raise NoQuestion("aggregate")
+            raise NotServed("aggregate")
         limit = self._limit(select)
         self._check_offset(select, conditions)
         return StatementQuestion(
@@ -647,11 +639,11 @@ class _StatementReader:
         sql = self.statement.sql.strip().rstrip(";").rstrip()
         word = first_word(sql)
         if word in _REASON_OF_WORD:
-            raise NoQuestion(_REASON_OF_WORD[word])
+            raise NotServed(_REASON_OF_WORD[word])
         if sql.endswith(CUT):
-            raise NoQuestion("cut")
+            raise NotServed("cut")
         if len(sql) > LONGEST:
-            raise NoQuestion("long")
+            raise NotServed("long")
         text, self.names = marked(sql, self.facts.dialect)
         return text
 
@@ -660,27 +652,27 @@ class _StatementReader:
             with quietly():
                 tree = read_select(text, self.facts.dialect)[1].copy()
         except SettingsError:
-            raise NoQuestion("unknown") from None
+            raise NotServed("unknown") from None
         if not isinstance(tree, exp.Query):
-            raise NoQuestion("unknown")
+            raise NotServed("unknown")
         named = {cte.alias for cte in tree.find_all(exp.CTE)}
         tables = [table for table in tree.find_all(exp.Table) if table.name not in named]
         if all(is_of_the_database(table.db, table.name) for table in tables):
-            raise NoQuestion("catalogue")
+            raise NotServed("catalogue")
         try:
             CheckedStatement(text, self.facts.dialect)
         except SettingsError as error:
-            raise NoQuestion("unsafe", str(error)) from None
+            raise NotServed("unsafe", str(error)) from None
         select, asks_existence, conditional = folded_statement(tree, self.facts)
         if not isinstance(select, exp.Select) or select.find(
             exp.Subquery, exp.Window, exp.Exists, exp.Lateral
         ):
-            raise NoQuestion("shape")
+            raise NotServed("shape")
         if len(list(select.find_all(exp.Select))) > 1:
-            raise NoQuestion("shape")
+            raise NotServed("shape")
         given = {name for name, value in select.args.items() if value}
         if not given <= _ROWS_ALONE or "from_" not in given:
-            raise NoQuestion("shape")
+            raise NotServed("shape")
         return select, asks_existence, conditional
 
     def _spelled(self, select: exp.Select) -> str:
@@ -709,7 +701,7 @@ class _StatementReader:
         )
         reals = [column.real for name in row_key(table) if (column := table.column(name)) is not None]
         if not reals:
-            raise NoQuestion("key", "its table has no key")
+            raise NotServed("key", "its table has no key")
         name = exp.to_identifier(source.alias_or_name, quoted=True)
         keys = [exp.column(exp.to_identifier(real, quoted=True), name.copy()) for real in reals]
         is_one = self._is_one_row(conditions)
@@ -732,16 +724,16 @@ class _StatementReader:
             return
         key = row_key(self.scope.tables[self.scope.root])
         if distinct.args.get("on") or not key or not {("", name) for name in key} <= set(outputs):
-            raise NoQuestion("distinct")
+            raise NotServed("distinct")
 
     def _check_offset(self, select: exp.Select, conditions: Sequence[QuestionCondition]) -> None:
-        """Drop OFFSET if there is at most one row: it is never skipped. Raises: NoQuestion for others."""
+        """Drop OFFSET if there is at most one row: it is never skipped. Raises: NotServed for others."""
         if select.args.get("offset") is None:
             return
         if mark_of(select.args["offset"].expression) is None:
-            raise NoQuestion("offset")
+            raise NotServed("offset")
         if not self._is_one_row(conditions):
-            raise NoQuestion(
+            raise NotServed(
                 "offset", "if it is always 0, as an ORM may send it, write OFFSET 0 in a file of statements"
             )
         select.set("offset", None)
@@ -765,7 +757,7 @@ class _StatementReader:
         for condition in conditions:
             side = condition.path, condition.bound.rstrip("=") or "="
             if side in seen:
-                raise NoQuestion("condition", "a column is compared twice")
+                raise NotServed("condition", "a column is compared twice")
             seen.add(side)
         return [condition for condition in conditions if not self._always_holds(condition)]
 
@@ -782,14 +774,14 @@ class _StatementReader:
             yield flag
             return
         if not {name for name, value in part.args.items() if value} <= _SAID:
-            raise NoQuestion("condition")
+            raise NotServed("condition")
         if _is_null_test(part):
             is_null = is_negated == bool(part.args.get("negate"))
             yield QuestionCondition(
                 self.scope.path(part.this.unnest()), "is null" if is_null else "is not null"
             )
         elif is_negated:
-            raise NoQuestion(_why_not(part)[0], _NOT)
+            raise NotServed(_why_not(part)[0], _NOT)
         elif isinstance(part, exp.Or):
             yield self._either(part)
         elif isinstance(part, exp.Between):
@@ -806,7 +798,7 @@ class _StatementReader:
             column, value = (part.expression, part.this) if flipped else (part.this, part.expression)
             yield self._compared(column, bounds[flipped], value)
         else:
-            raise NoQuestion(*_why_not(part))
+            raise NotServed(*_why_not(part))
 
     def _flag(self, part: exp.Expr, *, is_negated: bool) -> QuestionCondition | None:
         is_test = isinstance(part, exp.Is) and isinstance(part.expression, exp.Boolean)
@@ -821,7 +813,7 @@ class _StatementReader:
     def _either(self, part: exp.Or) -> QuestionCondition:
         one = without_or(part)
         if one is None:
-            raise NoQuestion(*_why_not(part))
+            raise NotServed(*_why_not(part))
         part.replace(one)
         self.is_rewritten = True
         self.notes.append("OR is written as one condition, with each value once")
@@ -835,13 +827,13 @@ class _StatementReader:
         )
         bound = _BOUNDS[type(part)][0]
         if bound == "=" or not 1 < len(columns) == len(values):
-            raise NoQuestion("condition")
+            raise NotServed("condition")
         paths: list[Path] = []
         numbers: list[str] = []
         for column, value in zip(columns, values, strict=True):
             number = mark_of(value)
             if not isinstance(column, exp.Column) or number is None:
-                raise NoQuestion("condition")
+                raise NotServed("condition")
             paths.append(self.scope.path(column))
             side = "from_" if bound[0] == ">" else "to_"
             self._param(number, side + plain_name(paths[-1][1]), self._type(column))
@@ -856,14 +848,14 @@ class _StatementReader:
         side = _uncast(part.this)
         number = mark_of(pair[0]) if is_begin else None
         if number is None or not isinstance(side, exp.Column):
-            raise NoQuestion("search")
+            raise NotServed("search")
         column, loose = self.scope.place(side)[1], engine_of(self.facts.dialect).schema.loosely_typed
         if column.kind.name != "text":
-            raise NoQuestion("search", f"{column.name} is {column.kind.name}")
+            raise NotServed("search", f"{column.name} is {column.kind.name}")
         if loose:
-            raise NoQuestion("search", "LIKE ignores the case of ASCII letters here, a key does not")
+            raise NotServed("search", "LIKE ignores the case of ASCII letters here, a key does not")
         if "case" in column.alike:
-            raise NoQuestion("case", f"by the collation of {column.name}")
+            raise NotServed("case", f"by the collation of {column.name}")
         path = self.scope.path(side)
         self._param(number, f"{plain_name(path[1])}_prefix", "text")
         self.notes.append("the prefix must contain neither % nor _ nor \\")
@@ -879,9 +871,9 @@ class _StatementReader:
             value = value.this.unnest() if is_lowered else self._lowered(value, type(side))
             side = _uncast(side.this)
         if not isinstance(side, exp.Column):
-            raise NoQuestion("function")
+            raise NotServed("function")
         if isinstance(value, exp.Column):
-            raise NoQuestion("columns")
+            raise NotServed("columns")
         path = self.scope.path(side)
         value = self._given(side, value)
         number = mark_of(value)
@@ -890,7 +882,7 @@ class _StatementReader:
             self._param(number, suffix + plain_name(path[1]), self._type(side))
             return QuestionCondition(path, bound, (str(number),), lowered=lowered)
         if bound != "=" or lowered:
-            raise NoQuestion("constant")
+            raise NotServed("constant")
         return QuestionCondition(path, bound, value=_constant(value))
 
     def _lowered(self, value: exp.Expr, function: type[exp.Expr]) -> exp.Expr:
@@ -919,9 +911,9 @@ class _StatementReader:
         numbers = [mark_of(value) for value in values]
         side = _uncast(part.this)
         if part.args.get("query") is not None:
-            raise NoQuestion("shape")
+            raise NotServed("shape")
         if not isinstance(side, exp.Column) or not numbers or numbers[0] is None or None in numbers:
-            raise NoQuestion("list")
+            raise NotServed("list")
         if len(values) > 1 or self.is_rewritten:
             # A cast of a list would be one of its first value.
             part.set("expressions", [exp.Placeholder(this=f"{_MARK}{numbers[0]}")])
@@ -933,12 +925,12 @@ class _StatementReader:
     def _type(self, column: exp.Column) -> str:
         kind = self.scope.place(column)[1].kind
         if kind.name not in _TYPES:
-            raise NoQuestion("key", "a parameter of its type is not taken")
+            raise NotServed("key", "a parameter of its type is not taken")
         return _TYPES[kind.name]
 
     def _param(self, number: int, wanted: str, type_: str) -> None:
         if number in self.params and self.params[number][1] != type_:
-            raise NoQuestion("condition", "one parameter is compared with two types")
+            raise NotServed("condition", "one parameter is compared with two types")
         if number not in self.params:
             # Drivers handle other characters in parameter names differently, or not at all.
             given = re.sub(r"\W", "_", self.names[number] or wanted, flags=re.ASCII).strip("_") or "value"
@@ -950,7 +942,7 @@ class _StatementReader:
     def _named(self, text: str) -> str:
         numbers = {int(number) for number in re.findall(rf":{_MARK}(\d+)", text)}
         if numbers != set(self.params):
-            raise NoQuestion("condition", "a parameter is compared with no column")
+            raise NotServed("condition", "a parameter is compared with no column")
         return re.sub(rf":{_MARK}(\d+)", lambda match: f":{self.params[int(match[1])][0]}", text)
 
     # ── output and order ──
@@ -966,7 +958,7 @@ class _StatementReader:
                 outputs += self.scope.all_paths(column.table.lower())
             elif isinstance(column, exp.Column):
                 if column.sql() in written:
-                    raise NoQuestion("computed", "it returns one column twice")
+                    raise NotServed("computed", "it returns one column twice")
                 written.add(column.sql())
                 outputs.append(self.scope.path(column))
                 self.aliases[output.alias_or_name.lower()] = outputs[-1]
@@ -975,7 +967,7 @@ class _StatementReader:
                 outputs.append(("", self.total.alias))
                 self.aliases[output.alias.lower()] = outputs[-1]
             else:
-                raise NoQuestion("computed")
+                raise NotServed("computed")
         return self._once(select, outputs)
 
     def _once(self, select: exp.Select, outputs: Sequence[Path]) -> tuple[Path, ...]:
@@ -985,7 +977,7 @@ class _StatementReader:
         order = select.args.get("order")
         by_place = order is not None and any(isinstance(one.this, exp.Literal) for one in order.expressions)
         if len(select.expressions) != len(outputs) or by_place:
-            raise NoQuestion("computed", "it returns one column twice")
+            raise NotServed("computed", "it returns one column twice")
         kept = dict(reversed([*zip(outputs, select.expressions, strict=True)]))
         once = tuple(dict.fromkeys(outputs))
         select.set("expressions", [kept[path] for path in once])
@@ -1001,7 +993,7 @@ class _StatementReader:
             moved = bool(ordered.args.get("nulls_first")) != self._puts_null_first(descends)
             if moved and self._has_null(path):
                 if path[0]:
-                    raise NoQuestion("limit", NULLS_MOVED)
+                    raise NotServed("limit", NULLS_MOVED)
                 self.nulls_moved.append(path)
             made.append((path, descends))
         return tuple(made)
@@ -1022,7 +1014,7 @@ class _StatementReader:
             return "", self.total.alias
         if isinstance(value, exp.Column):
             return self.scope.path(value)
-        raise NoQuestion("function", "the order is that of a computed value")
+        raise NotServed("function", "the order is that of a computed value")
 
     def _limit(self, select: exp.Select) -> str | None:
         limit = select.args.get("limit")
@@ -1030,7 +1022,7 @@ class _StatementReader:
             return None
         options = limit.args.get("limit_options")
         if options is not None and (options.args.get("percent") or options.args.get("with_ties")):
-            raise NoQuestion("limit", "FETCH with PERCENT or WITH TIES")
+            raise NotServed("limit", "FETCH with PERCENT or WITH TIES")
         value = limit.args.get("count" if isinstance(limit, exp.Fetch) else "expression")
         if isinstance(limit, exp.Fetch) and value is None:
             return "1"
@@ -1038,7 +1030,7 @@ class _StatementReader:
             return str(int(value.this))
         number = mark_of(value) if value is not None else None
         if number is None:
-            raise NoQuestion("limit", "LIMIT is neither a number nor a parameter")
+            raise NotServed("limit", "LIMIT is neither a number nor a parameter")
         self._param(number, "n", "integer")
         return self.params[number][0]
 
@@ -1152,4 +1144,4 @@ def _constant(value: exp.Expr) -> str | int | bool:
         return bool(value.this)
     if isinstance(value, exp.Literal) and (value.is_string or value.is_int):
         return str(value.this) if value.is_string else int(value.this)
-    raise NoQuestion("condition")
+    raise NotServed("condition")
