@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from gzip import decompress
 from pathlib import Path
@@ -122,7 +122,7 @@ def need_importable(design: TableDesign) -> None:
 # ── The import itself ──
 
 
-@dataclass(frozen=True)
+@dataclass
 class Import:
     """Import of files into a table, with its record in journal and table. Every call may be repeated."""
 
@@ -130,7 +130,8 @@ class Import:
     target: Target
     manifest: Manifest
     exported_by: Run
-    told: Callable[[ImportState], None]
+    line: str = "the import was requested"
+    """How far it is."""
 
     @property
     def session(self) -> JobSession:
@@ -196,12 +197,17 @@ class Import:
     def _ended(self, state: ImportState) -> ImportState:
         wait_s = FIRST_WAIT_S
         while not state.is_over:
-            self.told(state)
+            self._see(state)
             self.target.store.retry.wait(wait_s)
             wait_s = min(2 * wait_s, LONGEST_WAIT_S)
             state = self.imports.state(state.arn)
-        self.told(state)
+        self._see(state)
         return state
+
+    def _see(self, state: ImportState) -> None:
+        items, counts = self.manifest.items, {"imported": state.imported, "errors": state.errors}
+        self.line = f"import {state.status}: {state.imported:,} of {items:,} items, {state.errors:,} refused"
+        _log.info("import_seen", status=state.status, processed=state.processed, items=items, **counts)
 
     def _counted(self, table_id: str) -> tuple[int, int]:
         """(items in the table, remembered keys), by a full scan."""
@@ -288,10 +294,7 @@ def import_table(job: Path, place: str, dry_run: bool, as_json: bool) -> int:
         read, target, journal = session.job, opened.session.target, session.journal
         need_importable(target.design)
         manifest, exported_by = _export(opened)
-        latest, there = (
-            journal.find_run(_identity(opened, target.design)),
-            target.admin.state(target.design),
-        )
+        latest, there = journal.find_run(_identity(opened, target.design)), target.admin.state(target.design)
         if there is not None and _is_done(opened, latest, there):
             click.echo(
                 f"run {latest.id if latest else 0} has imported table {target.design.name}: nothing left to do",
@@ -309,9 +312,9 @@ def import_table(job: Path, place: str, dry_run: bool, as_json: bool) -> int:
             request = import_request(read, target.design, opened.files)
             return _print_request(request, manifest, as_json=as_json)
         run = begin(journal, _identity(opened, target.design), again=True, after=0)
-        shown = _Shown(manifest.items)
-        with RunEnd(journal.end_run, run, read.hooks), shown_live(lambda: shown.line):
-            imported = Import(opened, target, manifest, exported_by, shown.see).run(run)
+        stage = Import(opened, target, manifest, exported_by)
+        with RunEnd(journal.end_run, run, read.hooks), shown_live(lambda: stage.line):
+            imported = stage.run(run)
     return _print(imported, as_json=as_json)
 
 
@@ -334,25 +337,6 @@ def _is_done(opened: Opened, latest: Run | None, there: TableState) -> bool:
     if latest is None or latest.state != "done":
         return False
     return state_of(opened.session.journal, latest).get("table_id") == there.table_id
-
-
-@dataclass
-class _Shown:
-    items: int
-    line: str = field(default="the import was requested")
-
-    def see(self, state: ImportState) -> None:
-        self.line = (
-            f"import {state.status}: {state.imported:,} of {self.items:,} items, {state.errors:,} refused"
-        )
-        _log.info(
-            "import_seen",
-            status=state.status,
-            processed=state.processed,
-            imported=state.imported,
-            items=self.items,
-            errors=state.errors,
-        )
 
 
 def _print_request(request: Mapping[str, Any], manifest: Manifest, *, as_json: bool) -> int:

@@ -618,84 +618,64 @@ def proof_of(url: str, mapping: Path, design: PlacedTables, figures: Figures) ->
             return Proof(missing=f"the embedded DynamoDB is not installed; {how_to_install('local')}")
         large = {name for name in design.homes if _is_large(name, figures)}
         empty = {name for name in figures.exact if not figures.rows.get(name)}
-        return _Proving.of(until, session, design).proof(large, empty)
+        return _proof(_run_edges(until, session), session, design, large, empty)
 
 
 def _is_large(table: str, figures: Figures) -> bool:
     return table not in figures.exact or figures.rows.get(table, 0) > ROWS
 
 
-class _Proving(Struct, frozen=True):
-    session: JobSession
-    run: RunEdges
-    design: PlacedTables
+def _run_edges(until: ExitStack, session: JobSession) -> RunEdges:
+    _ = session.checked
+    target = session.target.fenced(sends_nothing)
+    state = target.admin.create(target.design)
+    journal = SqlJournal.in_memory()
+    until.callback(journal.close)
+    return RunEdges(journal, target.store, state.table_id, sends_nothing, target.objects, target)
 
-    @classmethod
-    def of(cls, until: ExitStack, session: JobSession, design: PlacedTables) -> _Proving:
-        _ = session.checked
-        target = session.target.fenced(sends_nothing)
-        state = target.admin.create(target.design)
-        journal = SqlJournal.in_memory()
-        until.callback(journal.close)
-        run = RunEdges(journal, target.store, state.table_id, sends_nothing, target.objects, target)
-        return cls(session, run, design)
 
-    def proof(self, large: set[str], empty: set[str]) -> Proof:
-        """`large`: tables of which only some rows are moved, so that answers would lack the others.
+def _proof(
+    run: RunEdges, session: JobSession, design: PlacedTables, large: set[str], empty: set[str]
+) -> Proof:
+    """`large`: tables of which only some rows are moved, so that answers would lack the others.
 
-        `empty`: tables without rows; a pattern that reads no others has the same answer for all parameters.
-        """
-        entities, names = self.session.checked.entities, {self.design.names.entities[name] for name in large}
-        refused = self._moved([entity for entity in entities if entity.name not in names], None)
-        refused |= self._moved([entity for entity in entities if entity.name in names], ROWS)
-        apart = {
-            access.name: f"{access.question.table} has more than {ROWS:,} rows, of which a part was moved"
-            for access in self.design.accesses
-            if access.question.table in large
-        }
-        asked = {
-            access.name: access.tables <= empty for access in self.design.accesses if access.name not in apart
-        }
-        once, often = ([name for name in asked if asked[name] is same] for same in (True, False))
-        replays = self._replayed(once, 1) | self._replayed(often, questions_each(len(often)))
-        return Proof(
-            {name: replays[name] for name in asked},
-            apart,
-            refused,
-        )
+    `empty`: tables without rows; a pattern that reads no others has the same answer for all parameters.
+    """
+    entities, names = session.checked.entities, {design.names.entities[name] for name in large}
+    refused = _moved(run, session, [entity for entity in entities if entity.name not in names], None)
+    refused |= _moved(run, session, [entity for entity in entities if entity.name in names], ROWS)
+    apart = {
+        access.name: f"{access.question.table} has more than {ROWS:,} rows, of which a part was moved"
+        for access in design.accesses
+        if access.question.table in large
+    }
+    asked = {access.name: access.tables <= empty for access in design.accesses if access.name not in apart}
+    once, often = ([name for name in asked if asked[name] is same] for same in (True, False))
+    replays = _replayed(session, once, 1) | _replayed(session, often, questions_each(len(often)))
+    return Proof({name: replays[name] for name in asked}, apart, refused)
 
-    def _moved(self, entities: Sequence[CompiledEntity], limit: int | None) -> dict[str, tuple[int, str]]:
-        journal = self.run.journal
-        identity = identity_of("backfill", self.session, self.run.table_id, entities, f"limit={limit}")
-        stage = Backfill(
-            source=self.session.source,
-            journal=journal,
-            path=PathChoice().path(self.session, self.run),
-            progress=progress(),
-            options=BackfillOptions(_WORKERS, limit=limit),
-            stop=self.session.stop,
-        )
-        with stage.progress:
-            result = stage.run(run := journal.start_run(identity), entities)
-        why = {finding.entity: finding.reason for finding in reversed(journal.findings(run))}
-        return {name: (tally.refused, why[name]) for name, tally in result.entities.items() if tally.refused}
 
-    def _replayed(self, names: Sequence[str], each: int) -> dict[str, PatternReplay]:
-        mapping = self.session.checked.mapping
-        options = ReplayOptions(each, _SEED, settle_s=0, workers=_WORKERS)
-        shown = replay_progress()
-        stage = Replay(
-            mapping,
-            self.session.checked.read,
-            self.session.sql,
-            self.session.target.store,
-            options,
-            progress=shown,
-            stop=self.session.stop,
-        )
-        with shown:
-            result = stage.run([mapping.patterns[name] for name in names])
-        return {replay.pattern.name: replay for replay in result.patterns}
+def _moved(
+    run: RunEdges, session: JobSession, entities: Sequence[CompiledEntity], limit: int | None
+) -> dict[str, tuple[int, str]]:
+    journal = run.journal
+    identity = identity_of("backfill", session, run.table_id, entities, f"limit={limit}")
+    path, options = PathChoice().path(session, run), BackfillOptions(_WORKERS, limit=limit)
+    stage = Backfill(session.source, journal, path, progress(), options, session.stop)
+    with stage.progress:
+        result = stage.run(begun := journal.start_run(identity), entities)
+    why = {finding.entity: finding.reason for finding in reversed(journal.findings(begun))}
+    return {name: (tally.refused, why[name]) for name, tally in result.entities.items() if tally.refused}
+
+
+def _replayed(session: JobSession, names: Sequence[str], each: int) -> dict[str, PatternReplay]:
+    mapping, shown = session.checked.mapping, replay_progress()
+    options = ReplayOptions(each, _SEED, settle_s=0, workers=_WORKERS)
+    sides = (session.checked.read, session.sql, session.target.store)
+    stage = Replay(mapping, *sides, options, progress=shown, stop=session.stop)
+    with shown:
+        result = stage.run([mapping.patterns[name] for name in names])
+    return {replay.pattern.name: replay for replay in result.patterns}
 
 
 # ── a model of NoSQL Workbench ──

@@ -37,23 +37,21 @@ HttpPage: TypeAlias = tuple[int, str]
 """A status code, and HTML."""
 
 
-class Site(Struct, frozen=True):
-    """`pages`: answers by the name behind the token ('' is the first page), from the query's fields.
-
-    `refusal`: the page for a refused request, from the reason.
-    `policy`: content security policy of all pages.
-    """
-
-    pages: Mapping[str, Callable[[Mapping[str, str]], HttpPage]]
-    refusal: Callable[[str], str]
-    policy: str
-
-
 @contextmanager
-def serving(site: Site, port: int) -> Iterator[str]:
+def serving(
+    pages: Mapping[str, Callable[[Mapping[str, str]], HttpPage]],
+    port: int,
+    *,
+    refusal: Callable[[str], str],
+    policy: str,
+) -> Iterator[str]:
     """Serve during the block, at a URL with a new token.
 
-    `port` 0: a free one. Raises: SettingsError if the port is not available.
+    `pages`: answers by the name behind the token ('' is the first page), from the query's fields.
+    `port` 0: a free one.
+    `refusal`: the page for a refused request, from the reason.
+    `policy`: content security policy of all pages.
+    Raises: SettingsError if the port is not available.
     """
     token = secrets.token_urlsafe(_TOKEN_BYTES)
     try:
@@ -61,7 +59,7 @@ def serving(site: Site, port: int) -> Iterator[str]:
     except OSError as error:
         what = f"port {port} of {ADDRESS} cannot be had ({error.strerror})"
         raise SettingsError(f"{what}; take another one, or --port 0 for a free one") from None
-    server.site, server.token = site, token
+    server.pages, server.token, server.refusal, server.policy = pages, token, refusal, policy
     server.hosts = frozenset(f"{name}:{server.server_port}" for name in (ADDRESS, "localhost"))
     # A name of its own: the thread is not a daemon's, and ends with the block.
     thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.1}, name="loopback")
@@ -77,7 +75,9 @@ def serving(site: Site, port: int) -> Iterator[str]:
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
     block_on_close = False
-    site: Site
+    pages: Mapping[str, Callable[[Mapping[str, str]], HttpPage]]
+    refusal: Callable[[str], str]
+    policy: str
     token: str
     hosts: frozenset[str]
 
@@ -92,13 +92,12 @@ class _Handler(BaseHTTPRequestHandler):
     sys_version = ""
 
     def do_GET(self) -> None:
-        site = self.server.site
         if not self._is_for_us():
             return
         path, _, query = self.path.partition("?")
         begin, _, rest = path.removeprefix("/").partition("/")
         is_known = hmac.compare_digest(begin.encode("utf-8", "replace"), self.server.token.encode())
-        page = site.pages.get(rest) if is_known and path.startswith("/") else None
+        page = self.server.pages.get(rest) if is_known and path.startswith("/") else None
         # A wrong token and a missing page get the same response, so that neither reveals anything.
         if page is None:
             self._refuse(404, "Page not found. Use the address that the command printed.")
@@ -137,7 +136,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _refuse(self, code: int, why: str) -> None:
         self.close_connection = True
-        self._send((code, self.server.site.refusal(why)))
+        self._send((code, self.server.refusal(why)))
 
     def _send(self, answer: HttpPage) -> None:
         code, page = answer
@@ -155,7 +154,7 @@ class _Handler(BaseHTTPRequestHandler):
         return {
             "Content-Type": "text/html; charset=utf-8",
             "Content-Length": str(size_bytes),
-            "Content-Security-Policy": self.server.site.policy,
+            "Content-Security-Policy": self.server.policy,
             "Cache-Control": "no-store",
             "Referrer-Policy": "no-referrer",
             "X-Content-Type-Options": "nosniff",
@@ -188,7 +187,7 @@ def ui(job: Path, port: int, for_s: float | None, whole_keys: bool, whole_values
             "look": answers.look,
             "status": answers.status,
         }
-        url = stack.enter_context(serving(Site(named, pages.refusal, pages.policy), port))
+        url = stack.enter_context(serving(named, port, refusal=pages.refusal, policy=pages.policy))
         print_result(
             {"url": url},
             f"{url}\nOpen it in a browser of this machine; who has the address can read. Ctrl-C ends it.",

@@ -10,7 +10,7 @@ import pytest
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import WebDriverWait
 
-from migrator.features.look.server import HttpPage, Site, serving
+from migrator.features.look.server import HttpPage, serving
 from migrator.features.look.work import STATE_WORDS, Pages
 from migrator.mapping.model.report import Cell, LookedItem, LookReport, LookState
 from tests.nightly.browser.page import Browser
@@ -66,7 +66,7 @@ def url() -> Iterator[str]:
         return 200, pages.look(ASKED | dict(fields), REPORT if fields else None)
 
     site = {"": look, "look": look, "status": lambda fields: (200, pages.status(STATUS, HOSTILE))}
-    with serving(Site(site, pages.refusal, pages.policy), 0) as served:
+    with serving(site, 0, refusal=pages.refusal, policy=pages.policy) as served:
         yield served
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import http.client
 import socket
 from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 import pytest
 
-from migrator.features.look.server import HttpPage, Site, serving
+from migrator.features.look.server import HttpPage, serving
 from migrator.runtime.errors import SettingsError
 from tests import pins
 
@@ -22,7 +23,9 @@ def page(fields: Mapping[str, str]) -> HttpPage:
     return 200, f"{SECRET} {dict(fields)}"
 
 
-SITE = Site({"": page, "look": page}, lambda why: f"refused: {why}", "default-src 'none'")
+def served_at(port: int) -> AbstractContextManager[str]:
+    policy = "default-src 'none'"
+    return serving({"": page, "look": page}, port, refusal=lambda why: f"refused: {why}", policy=policy)
 
 
 @dataclass(frozen=True)
@@ -53,7 +56,7 @@ class Served:
 
 @pytest.fixture
 def served() -> Iterator[Served]:
-    with serving(SITE, 0) as url:
+    with served_at(0) as url:
         parts = urlsplit(url)
         assert parts.hostname == "127.0.0.1"
         assert parts.port is not None
@@ -145,9 +148,9 @@ def test_a_broken_request_opens_nothing_and_ends_nothing(
 
 
 def test_each_start_draws_another_token_and_the_last_one_is_gone() -> None:
-    with serving(SITE, 0) as first:
+    with served_at(0) as first:
         pass
-    with serving(SITE, 0) as second:
+    with served_at(0) as second:
         parts = urlsplit(second)
         assert parts.port is not None
         assert Served(parts.port, parts.path).ask(urlsplit(first).path)[0] == 404
@@ -156,5 +159,5 @@ def test_each_start_draws_another_token_and_the_last_one_is_gone() -> None:
 
 
 def test_a_used_port_is_reported(served: Served) -> None:
-    with pins.refused(SettingsError, port=served.port), serving(SITE, served.port):
+    with pins.refused(SettingsError, port=served.port), served_at(served.port):
         pass
