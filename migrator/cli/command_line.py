@@ -337,11 +337,7 @@ keys_option = flag("--show-keys", "Print keys whole, also the parts that may nam
 
 
 entity_option = option(
-    "--entity",
-    "Only this entity; may be repeated.",
-    "entities",
-    multiple=True,
-    shell_complete=names.entities,
+    "--entity", "Only this entity; may be repeated.", "entities", multiple=True, shell_complete=names.entities
 )
 metrics_option = option(
     "--metrics-port",

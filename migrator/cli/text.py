@@ -324,11 +324,7 @@ def end_steps(
         EndStep(
             "let services write again; they read the table themselves, without `Migration`, which needs the source"
         ),
-        EndStep(
-            "take capture out of the source",
-            f"migrator capture uninstall {job}",
-            tuple(uninstall),
-        ),
+        EndStep("take capture out of the source", f"migrator capture uninstall {job}", tuple(uninstall)),
         EndStep("take our attributes out of the items", f"migrator clean {job} --attributes"),
         EndStep("keep a backup of the source; its old tables go last", sql=tuple(drop)),
     ]

@@ -291,11 +291,7 @@ class Watched(Struct, frozen=True):
                 partial(phases_part, lambda: phases.phases),
                 partial(pace_part, pace),
             )
-            asks = {
-                "source": session.health,
-                "journal": session.processes.throttle,
-                "table": target.table_id,
-            }
+            asks = {"source": session.health, "journal": session.processes.throttle, "table": target.table_id}
             metrics = ProcessMetrics(job.name, self.kind, (*everywhere, *parts))
             held = partial(getattr, pace, "held")
             document = partial(phases.document, job.name, list(session.checked.mapping.patterns))

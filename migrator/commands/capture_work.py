@@ -332,12 +332,7 @@ DISCARDED_TRIES = 3
 
 @belonging()
 def relay(
-    session: JobSession,
-    once: bool,
-    dry_run: bool,
-    workers: int,
-    part: str | None,
-    **options: Any,
+    session: JobSession, once: bool, dry_run: bool, workers: int, part: str | None, **options: Any
 ) -> int:
     is_marks_alone = dry_run or options["discard_marks"]
     processes = 1 if part or is_marks_alone else session.job.tuning.relay_processes
@@ -380,14 +375,7 @@ def _mapping_gone_back_to(session: JobSession) -> ParsedMapping | None:
 
 
 def _work(
-    stack: ExitStack,
-    session: JobSession,
-    who: str,
-    workers: int,
-    others: int,
-    *,
-    once: bool,
-    **options: Any,
+    stack: ExitStack, session: JobSession, who: str, workers: int, others: int, *, once: bool, **options: Any
 ) -> int:
     """`who`: this process's name in the journal. `others`: number of relays to start."""
     read, journal, stop = session.job, session.journal, session.stop

@@ -26,15 +26,7 @@ from migrator.mapping.language.redaction import json_text
 from migrator.mapping.model.edges import Database, Source
 from migrator.mapping.model.facts import Column, EntityPlan, TableFacts, tables_of
 from migrator.mapping.model.questions import Clauses
-from migrator.runtime.errors import (
-    CLEAN,
-    DIFFERENT,
-    Fault,
-    RowError,
-    SettingsError,
-    amount,
-    verb,
-)
+from migrator.runtime.errors import CLEAN, DIFFERENT, Fault, RowError, SettingsError, amount, verb
 from migrator.settings.job import SourceSettings, is_job, load_job
 from migrator.settings.transforms import checked_on, load_transforms, read_mapping, volatile_warnings
 from migrator.stages.patterns.question import statement_faults

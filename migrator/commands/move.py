@@ -13,10 +13,7 @@ from migrator.commands.cutover import own_name
 @cli.job_argument
 @cli.entity_option
 @cli.option("--workers", "Pages processed in parallel.", type=click.IntRange(1, 64))
-@cli.flag(
-    "--join",
-    "Help the running backfill of this job, on this host or another, until it ends.",
-)
+@cli.flag("--join", "Help the running backfill of this job, on this host or another, until it ends.")
 @cli.part_option
 @cli.spark_option
 @cli.option("--limit", "Only the first rows of each entity.", type=click.IntRange(1))

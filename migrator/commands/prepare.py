@@ -120,8 +120,7 @@ def change_table() -> cli.Work:
 @click.command(cls=cli.Leaf, example="jobs/shop.yaml")
 @cli.job_argument
 @cli.flag(
-    "--write",
-    "Also test the rights to write, on an item and an object of its own, which are deleted again.",
+    "--write", "Also test the rights to write, on an item and an object of its own, which are deleted again."
 )
 @cli.option(
     "--role ROLE",

@@ -290,12 +290,7 @@ class JoinedProcess(Struct, frozen=True):
             raise StoppedError(f"run {self.run.id} is over")
 
 
-def join(
-    session: JobSession,
-    joining: Joining,
-    *,
-    has_parent: bool,
-) -> int:
+def join(session: JobSession, joining: Joining, *, has_parent: bool) -> int:
     """Work on pages of another process's run, on any host, until it is over."""
     with stop_on_signals(session.stop) as stop:
         if has_parent:

@@ -18,14 +18,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from migrator.cli.inert import plain
-from migrator.cli.options import (
-    belonging,
-    console_on,
-    pair_of,
-    say,
-    stdout,
-    stop_on_signals,
-)
+from migrator.cli.options import belonging, console_on, pair_of, say, stdout, stop_on_signals
 from migrator.cli.runs_text import SampleBars, SampleLines
 from migrator.cli.text import table_of
 from migrator.commands.mapping_source import null_doubts
@@ -36,14 +29,7 @@ from migrator.mapping.model.edges import AT_ONCE
 from migrator.mapping.model.evidence import SIDES
 from migrator.mapping.model.mapping import Pattern
 from migrator.mapping.model.report import Curve
-from migrator.mapping.model.results import (
-    Answer,
-    Example,
-    PartAnswer,
-    PatternReplay,
-    ReplayResult,
-    Request,
-)
+from migrator.mapping.model.results import Answer, Example, PartAnswer, PatternReplay, ReplayResult, Request
 from migrator.mapping.patterns.params import read_params
 from migrator.runtime import logs
 from migrator.runtime.errors import DIFFERENT, Interrupted, SettingsError, amount

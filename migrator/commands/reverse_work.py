@@ -15,14 +15,7 @@ from migrator.cli.options import belonging, print_folded, print_result, progress
 from migrator.cli.text import SHOWN, unkept_data, unkept_lines
 from migrator.commands.mapping_source import inverse_data, inverse_lines
 from migrator.mapping.language.redaction import key_templates, masked_keys
-from migrator.mapping.model.live import (
-    MOST,
-    RowDifference,
-    RowsVerified,
-    StreamJournal,
-    Unkept,
-    WaitingRow,
-)
+from migrator.mapping.model.live import MOST, RowDifference, RowsVerified, StreamJournal, Unkept, WaitingRow
 from migrator.mapping.model.mapping import Mapping, Template
 from migrator.runtime.errors import CLEAN, DIFFERENT, MigratorError, SettingsError, StoppedError, amount, verb
 from migrator.runtime.values import asdict, picked

@@ -23,14 +23,7 @@ from migrator.commands.cutover_work import (
 )
 from migrator.mapping.model.evidence import Line, PatternPhase, State
 from migrator.mapping.model.live import ReverseJournal, RowsVerified, StreamJournal
-from migrator.runtime.errors import (
-    CLEAN,
-    Interrupted,
-    RefusedError,
-    SettingsError,
-    amount,
-    verb,
-)
+from migrator.runtime.errors import CLEAN, Interrupted, RefusedError, SettingsError, amount, verb
 from migrator.runtime.retry import running_s
 from migrator.runtime.values import replace
 from migrator.stages.cutover.moves import Cutover

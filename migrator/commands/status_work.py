@@ -414,11 +414,7 @@ def status(
 
 @cli.belonging(tells=True)
 def _status(
-    session: JobSession,
-    as_json: bool,
-    everything: bool,
-    every_s: float | None,
-    table_away: str = "",
+    session: JobSession, as_json: bool, everything: bool, every_s: float | None, table_away: str = ""
 ) -> int:
     if every_s is not None and (as_json or everything):
         raise click.UsageError(

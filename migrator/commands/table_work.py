@@ -151,13 +151,7 @@ _COLOURS: dict[CheckState, str] = {"ok": "green", "warning": "yellow", "failed":
 
 
 def doctor(
-    job: Path,
-    write: bool,
-    role: str | None,
-    probe: bool,
-    bucket: str | None,
-    yes: bool,
-    as_json: bool,
+    job: Path, write: bool, role: str | None, probe: bool, bucket: str | None, yes: bool, as_json: bool
 ) -> int:
     if bucket is not None and not probe:
         raise click.UsageError("--to goes with --probe")
@@ -183,8 +177,7 @@ def doctor(
             journal = health.check_journal(checkup, session.try_journal)
             if journal is not None:
                 checkup.ask(
-                    "journal's job",
-                    lambda: cli.refuse_strange(session, older=True, warns=False, begins=True),
+                    "journal's job", lambda: cli.refuse_strange(session, older=True, warns=False, begins=True)
                 )
     if as_json:
         checks = [asdict(check) for check in checkup.checks]
@@ -253,9 +246,7 @@ def _target(
     checkup: health.Checkup, job: Job, mapping: MappingModel, *, write: bool, role: str | None
 ) -> None:
     target = checkup.ask(
-        "target",
-        lambda: open_target(job, mapping.table),
-        "region and credentials are there",
+        "target", lambda: open_target(job, mapping.table), "region and credentials are there"
     )
     if target is None:
         return

@@ -215,10 +215,7 @@ def begun_run(
 
 
 def _marked(
-    session: JobSession,
-    result: VerifyResult,
-    captured: Installation,
-    options: Mapping[str, Any],
+    session: JobSession, result: VerifyResult, captured: Installation, options: Mapping[str, Any]
 ) -> bool:
     """Return whether rows were marked by --repair: those that differ, and those of open findings of live change."""
     if not options["repair"]:

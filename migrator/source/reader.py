@@ -20,13 +20,7 @@ from migrator.mapping.model.facts import CollectionPlan, Column, EntityPlan, Loo
 from migrator.mapping.model.mapping import Statement
 from migrator.mapping.model.results import Explained
 from migrator.mapping.model.table import RowTree, SourceKey, decode_key, encode_key
-from migrator.runtime.errors import (
-    HiddenRowsError,
-    SettingsError,
-    SourceError,
-    TooSlowError,
-    TwinRowsError,
-)
+from migrator.runtime.errors import HiddenRowsError, SettingsError, SourceError, TooSlowError, TwinRowsError
 from migrator.runtime.retry import RateLimit, Retry
 from migrator.runtime.values import replace
 from migrator.source.engines.base import Address, ConnectionOptions, Mark

@@ -51,14 +51,7 @@ from migrator.settings.transforms import price_of
 from migrator.stages.backfill.stage import Backfill, BackfillOptions
 from migrator.stages.backfill.write import Claims, Copied, FastPath, RawRead, encoders_of, key_digest
 from migrator.stages.live.writers import both
-from migrator.stages.process import (
-    begin,
-    identity_of,
-    need_bucket,
-    pages_of,
-    runs_before,
-    tell_unmarked,
-)
+from migrator.stages.process import begin, identity_of, need_bucket, pages_of, runs_before, tell_unmarked
 from migrator.stages.session.job import backoff_of, files_at, region_of
 from migrator.stages.session.session import JobSession
 
@@ -334,12 +327,7 @@ def _need_going(stop: Event) -> None:
 
 
 def export_items(
-    job: Path,
-    place: str,
-    workers: int | None,
-    restart: bool,
-    whole_keys: bool,
-    as_json: bool,
+    job: Path, place: str, workers: int | None, restart: bool, whole_keys: bool, as_json: bool
 ) -> int:
     with JobSession(job) as session, ExitStack() as stack:
         opened = open_bulk(stack, session, "export", place, workers)

@@ -301,8 +301,7 @@ def import_table(job: Path, place: str, dry_run: bool, as_json: bool) -> int:
                 err=True,
             )
             return _print(
-                Imported(latest.id if latest else 0, target.design.name, manifest.items),
-                as_json=as_json,
+                Imported(latest.id if latest else 0, target.design.name, manifest.items), as_json=as_json
             )
         need_absent(latest, there, target.design.name)
         if there is None:

@@ -61,8 +61,7 @@ class _Url(click.types.StringParamType):
     multiple=True,
 )
 @cli.flag(
-    "--strict",
-    "Do not serve a query from an index that would miss rows with NULL in a nullable column.",
+    "--strict", "Do not serve a query from an index that would miss rows with NULL in a nullable column."
 )
 @cli.flag("--force", "Overwrite existing files.")
 @click.option(

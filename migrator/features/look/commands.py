@@ -43,11 +43,7 @@ _values_option = cli.flag(
 @cli.option("--sk KEY", "Only items with this prefix of the sort key.", "sort", default="")
 @cli.option("--index NAME", "Of this index (default: of the table).")
 @cli.option(
-    "--limit",
-    "Maximum of stored items.",
-    type=click.IntRange(1, 10_000),
-    default=100,
-    show_default=True,
+    "--limit", "Maximum of stored items.", type=click.IntRange(1, 10_000), default=100, show_default=True
 )
 @cli.flag("--all", "Every attribute of every item, not only those that differ.", "everything")
 @cli.keys_option

@@ -475,11 +475,7 @@ def _asked(probe: Probe) -> dict[str, tuple[str, dict[str, Any]]]:
         "BatchGetItem": ("batch_get_item", {"RequestItems": {probe.table: {"Keys": [key]}}}),
         "Query": (
             "query",
-            {
-                **table,
-                "KeyConditionExpression": "pk = :p",
-                "ExpressionAttributeValues": {":p": key["pk"]},
-            },
+            {**table, "KeyConditionExpression": "pk = :p", "ExpressionAttributeValues": {":p": key["pk"]}},
         ),
         "Scan": ("scan", {**table, "Limit": 1}),
         "PutItem": ("put_item", {**table, "Item": key}),

@@ -50,10 +50,7 @@ from migrator.stages.session.session import JobSession
 @cli.belonging()
 def check(session: JobSession, explain: bool, as_json: bool) -> int:
     read = session.job
-    with (
-        cli.stop_on_signals(session.stop),
-        session.another("decommission", live_patience=ONCE) as session,
-    ):
+    with cli.stop_on_signals(session.stop), session.another("decommission", live_patience=ONCE) as session:
         _, gatherer = session.table_id, gatherer_of(session)
         dependence = gatherer.dependence(with_tombstones=True)
         lines = before_the_end(dependence, read.cutover)
@@ -129,11 +126,7 @@ def strip(session: JobSession, dry_run: bool, yes: bool, as_json: bool) -> int:
 
 
 def _strip_stage(
-    stack: ExitStack,
-    session: JobSession,
-    target: Target,
-    names: frozenset[str],
-    check: Callable[[], None],
+    stack: ExitStack, session: JobSession, target: Target, names: frozenset[str], check: Callable[[], None]
 ) -> Strip:
     stripping, tuning = stack.enter_context(target.stripping()), session.job.tuning
     segments, workers = tuning.scan_segments, tuning.workers
@@ -358,13 +351,7 @@ def forget(session: JobSession, entity: str, keys: tuple[str, ...], as_json: boo
     return 0 if done.is_all else DIFFERENT
 
 
-def _forget_stage(
-    stack: ExitStack,
-    session: JobSession,
-    roots: Sequence[Root],
-    *,
-    alone: bool,
-) -> Forget:
+def _forget_stage(stack: ExitStack, session: JobSession, roots: Sequence[Root], *, alone: bool) -> Forget:
     is_captured = session.installation() is not None
     check = stack.enter_context(session.lease()).check if alone else session.target.store.check
     return Forget(session, roots, check, session.live if is_captured else None)

@@ -73,8 +73,7 @@ SINCE_GONE = Cause(
 
 _OF_RUNS: dict[str, Cause] = {
     "refused": Cause(
-        "the mapping refuses the row",
-        "fix the row or the mapping; see `migrator status JOB --findings`",
+        "the mapping refuses the row", "fix the row or the mapping; see `migrator status JOB --findings`"
     ),
     "collision": Cause("two rows make one key", "give the key another part, or fix the rows"),
     "unwritten": Cause("the table did not take the item", "`migrator backfill JOB` tries again"),

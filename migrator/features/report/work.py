@@ -24,13 +24,7 @@ from migrator.cli.inert import plain
 from migrator.cli.lag import Lag, lag_of, open_line
 from migrator.cli.options import belonging, stdout, stop_on_signals
 from migrator.cli.text import table_of
-from migrator.features.report.gather import (
-    LIGHT,
-    Report,
-    ReportOptions,
-    ReportRecords,
-    ReportSides,
-)
+from migrator.features.report.gather import LIGHT, Report, ReportOptions, ReportRecords, ReportSides
 from migrator.mapping.capacity.advice import Host
 from migrator.mapping.model.capacity import Capacity, Costs, PatternCost, WriteRates
 from migrator.mapping.model.durations import age_text, minute
@@ -579,9 +573,7 @@ def _capacity(session: JobSession, options: ReportOptions, notes: list[str]) -> 
     )
     try:
         return capacity_of(
-            checked,
-            Sizing(source, checked.mapping, checked.entities, LIGHT, time.time()).sized(),
-            around,
+            checked, Sizing(source, checked.mapping, checked.entities, LIGHT, time.time()).sized(), around
         )
     except Interrupted:
         raise

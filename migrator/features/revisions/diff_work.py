@@ -237,14 +237,7 @@ class Side(Struct, frozen=True):
         return PlannedRevision(self.checked.mapping, self.checked.plans)
 
 
-def diff(
-    old: str,
-    new: Path,
-    source: str | None,
-    rows_exact: int,
-    region: str | None,
-    as_json: bool,
-) -> int:
+def diff(old: str, new: Path, source: str | None, rows_exact: int, region: str | None, as_json: bool) -> int:
     asked = _job_of(source, new)
     file = _mapping_file(new)
     parsed = [old_mapping(old, file), read_mapping(file)]

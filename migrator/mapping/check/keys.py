@@ -24,12 +24,7 @@ from migrator.mapping.model.mapping import (
     Template,
     uses_in,
 )
-from migrator.mapping.model.table import (
-    SORT_KEY_BYTES,
-    TRANSACTION_ACTIONS,
-    Index,
-    KeyAttribute,
-)
+from migrator.mapping.model.table import SORT_KEY_BYTES, TRANSACTION_ACTIONS, Index, KeyAttribute
 from migrator.mapping.patterns.param_sources import PlansByEntity, origins_of, plans_by_entity, reachable_keys
 from migrator.runtime.errors import Fault
 

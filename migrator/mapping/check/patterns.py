@@ -473,10 +473,7 @@ def _unread(mapping: Mapping, document: Document) -> Iterator[Fault]:
 
 
 def question_warnings(
-    mapping: Mapping,
-    document: Document,
-    plans: Sequence[EntityPlan],
-    clauses: Dict[tuple[str, str], Clauses],
+    mapping: Mapping, document: Document, plans: Sequence[EntityPlan], clauses: Dict[tuple[str, str], Clauses]
 ) -> Iterator[Fault]:
     tables = {plan.entity.written: plan.table for plan in plans}
     for pattern, part, index, keys, said in _asking(mapping, clauses):

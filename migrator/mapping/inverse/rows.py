@@ -601,11 +601,7 @@ def _constants(plan: EntityPlan) -> Row:
             row[column.name] = None
             continue
         of_text = undone(
-            Ref((column.name,)),
-            column.kind,
-            PLAIN,
-            nullable=False,
-            loosely_typed=plan.loosely_typed,
+            Ref((column.name,)), column.kind, PLAIN, nullable=False, loosely_typed=plan.loosely_typed
         ).of_text
         readings = [attribute_reader(column.kind), *([] if isinstance(of_text, Loss) else [of_text])]
         for read in readings:

@@ -422,9 +422,7 @@ def unknown_word(name: str, indexes: list[str]) -> str:
     return f"'{name}' is neither an index of the table nor a key of an item{did_you_mean(name, words)}"
 
 
-def _keep(
-    form: forms.KeepForm | None,
-) -> tuple[Keep, tuple[str, ...]]:
+def _keep(form: forms.KeepForm | None) -> tuple[Keep, tuple[str, ...]]:
     if form is None:
         return "none", ()
     if isinstance(form, forms.ExceptForm):
@@ -508,10 +506,7 @@ class PatternParser:
         return made
 
     def asked(
-        self,
-        params: tuple[Param, ...],
-        operation: Operation,
-        request: forms.QueryForm | forms.GetForm,
+        self, params: tuple[Param, ...], operation: Operation, request: forms.QueryForm | forms.GetForm
     ) -> Pattern:
         at = (*self.at, operation)
         if isinstance(request, forms.GetForm):

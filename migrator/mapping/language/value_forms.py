@@ -83,11 +83,7 @@ TABLE_NAME = r"[A-Za-z0-9_.-]{3,255}"
 TableName = Annotated[
     str, like(TABLE_NAME, "a table's name has 3 to 255 letters, digits, _, . or -"), written_as(TABLE_NAME)
 ]
-Frequency = Annotated[
-    str,
-    like(FREQUENCY, FREQUENCY_ADVICE),
-    written_as(FREQUENCY),
-]
+Frequency = Annotated[str, like(FREQUENCY, FREQUENCY_ADVICE), written_as(FREQUENCY)]
 """How often callers use a pattern."""
 ColumnType = Annotated[str, like(_COLUMN_TYPE, f"write a type: {_TYPES}, float"), written_as(_COLUMN_TYPE)]
 """number(2) is an exact number with two decimals."""

@@ -167,10 +167,7 @@ class Unserved(Struct, frozen=True):
 
 
 REASONS: Dict[str, tuple[str, str]] = {
-    "aggregate": (
-        "it aggregates many rows",
-        "store the count with its row (collect:), or query a warehouse",
-    ),
+    "aggregate": ("it aggregates many rows", "store the count with its row (collect:), or query a warehouse"),
     "ambiguous": (
         "a name in it matches no table of the source, or several",
         "write the table before each column",
@@ -203,10 +200,7 @@ REASONS: Dict[str, tuple[str, str]] = {
     ),
     "definition": ("it changes the schema", "nothing: it is not an access pattern"),
     "distinct": ("it reads only distinct values", "keep these values in a separate table"),
-    "fault": (
-        "the pattern generated for it has an error",
-        "fix the error, then write the pattern by hand",
-    ),
+    "fault": ("the pattern generated for it has an error", "fix the error, then write the pattern by hand"),
     "function": (
         "a column is compared through a function",
         "keep the result as a column (columns: of the entity), and query that",

@@ -14,12 +14,7 @@ from uuid import UUID
 from migrator.mapping.items import values
 from migrator.mapping.items.filters import FilterContext, distance_m, kind_after, specs_of
 from migrator.mapping.items.rows import RowPlaces, compile_ref
-from migrator.mapping.items.values import (
-    attribute,
-    checked_number,
-    decoder,
-    stored,
-)
+from migrator.mapping.items.values import attribute, checked_number, decoder, stored
 from migrator.mapping.model.evidence import Side
 from migrator.mapping.model.facts import EntityPlan, Kind, KindName, attributes_of, kind_of
 from migrator.mapping.model.mapping import Expression, Filter, Part, Pattern, Ref

@@ -56,12 +56,7 @@ from migrator.runtime.retry import RateLimit, Retry
 from migrator.settings.job import DocumentSettings, Job, SourceSettings
 from migrator.settings.transforms import load_transforms, sound_mapping, with_writes
 from migrator.source.dynamodb.finding import Finder, value_of
-from migrator.source.dynamodb.marks import (
-    READER_LEASE_S,
-    RecordImages,
-    SourceStream,
-    StreamMarks,
-)
+from migrator.source.dynamodb.marks import READER_LEASE_S, RecordImages, SourceStream, StreamMarks
 from migrator.source.dynamodb.reader import StreamReader, Work
 from migrator.source.dynamodb.source import MOST_SEGMENTS, MOST_SEGMENTS_HERE, DocumentSource, ReadPace
 
@@ -432,10 +427,7 @@ _SAMPLED_SEGMENTS = 16
 def open_reader(settings: DocumentSettings, workers: int, retry: Retry) -> tuple[TableReader, int]:
     endpoint = endpoint_of(settings.endpoint)
     client = dynamodb_client(
-        region=settings.region,
-        profile=settings.profile,
-        endpoint=endpoint,
-        connections=2 * workers + 8,
+        region=settings.region, profile=settings.profile, endpoint=endpoint, connections=2 * workers + 8
     )
     is_here = endpoint is not None and is_loopback(endpoint)
     units = RateLimit(settings.max_read_units, retry.stop)

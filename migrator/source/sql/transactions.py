@@ -114,13 +114,7 @@ class Reading:
     `admit`: checks each connection before it is read from, and raises if it must not be.
     """
 
-    def __init__(
-        self,
-        engine: Engine,
-        place: str,
-        retry: Retry,
-        admit: Callable[[Connection], None],
-    ) -> None:
+    def __init__(self, engine: Engine, place: str, retry: Retry, admit: Callable[[Connection], None]) -> None:
         self.engine = engine
         self.kind = engine_at(engine)
         self.place = place

@@ -39,12 +39,7 @@ from migrator.source.adapter.statement import quietly
 from migrator.source.engines.connect import engine_of
 from migrator.source.sql.spelling import Speller, folded, sqlglot_dialect
 from migrator.source.sql.statements import CheckedStatement, read_select
-from migrator.source.workload.folding import (
-    compares_columns,
-    conjuncts,
-    folded_statement,
-    without_or,
-)
+from migrator.source.workload.folding import compares_columns, conjuncts, folded_statement, without_or
 
 # ── Aggregates of a row's children: of each parent in the order of the aggregate ──
 

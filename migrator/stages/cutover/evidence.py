@@ -11,16 +11,7 @@ from typing import Any, TypeAlias
 from msgspec import Struct, field
 
 from migrator.mapping.model.durations import limit_text
-from migrator.mapping.model.evidence import (
-    Line,
-    Origin,
-    PatternPhase,
-    Phase,
-    Side,
-    State,
-    Window,
-    is_back,
-)
+from migrator.mapping.model.evidence import Line, Origin, PatternPhase, Phase, Side, State, Window, is_back
 from migrator.mapping.model.instances import Instance, ServiceRegistry
 from migrator.mapping.model.live import ActivityCounts, MarksState
 from migrator.mapping.model.mapping import Pattern

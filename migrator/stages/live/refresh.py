@@ -197,9 +197,7 @@ class _Refreshing:
         for name, key in root_keys:
             by_entity[name].append(key)
         refresh_round = Round(
-            ticket,
-            {root: set(keys) for root, keys in root_keys.items()},
-            {root: {} for root in root_keys},
+            ticket, {root: set(keys) for root, keys in root_keys.items()}, {root: {} for root in root_keys}
         )
         self._forget(root_keys.keys(), ticket)
         for name, keys in by_entity.items():

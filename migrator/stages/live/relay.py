@@ -19,13 +19,7 @@ from migrator.mapping.model.journal import Finding
 from migrator.mapping.model.live import LONGEST_WAIT_S, TICKETS_AN_EPOCH, Mark, Marks, OpenFindings, Root
 from migrator.mapping.model.mapping import Mapping as MappingModel
 from migrator.mapping.model.results import Worked
-from migrator.mapping.model.table import (
-    Item,
-    ItemKey,
-    TableDesign,
-    encode_key,
-    split_source,
-)
+from migrator.mapping.model.table import Item, ItemKey, TableDesign, encode_key, split_source
 from migrator.runtime.errors import (
     ItemRefusedError,
     MigratorError,
@@ -253,8 +247,7 @@ class Relay:
                 if mark.is_of_whole_table:
                     self._spread(mark, worked)
             self._work(
-                [(mark, reach) for mark in rows if (reach := self._reached(mark, worked)) is not None],
-                worked,
+                [(mark, reach) for mark in rows if (reach := self._reached(mark, worked)) is not None], worked
             )
             took_s = self.clock() - started
             worked.changes = [(name, age_s + took_s) for name, age_s in worked.changes]

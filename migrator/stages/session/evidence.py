@@ -18,12 +18,7 @@ from migrator.mapping.language.plan import columns_digest
 from migrator.mapping.model.evidence import Line, PatternPhase, State
 from migrator.mapping.model.instances import Newest, Revision, ServiceRegistry
 from migrator.mapping.model.journal import Run, RunIdentity
-from migrator.mapping.model.live import (
-    ActivityCounts,
-    Installation,
-    MarksState,
-    Writer,
-)
+from migrator.mapping.model.live import ActivityCounts, Installation, MarksState, Writer
 from migrator.mapping.model.mapping import Pattern
 from migrator.mapping.model.table import TOMBSTONE, Item
 from migrator.runtime.errors import SettingsError, SourceError, StoppedError, TargetError

@@ -34,11 +34,7 @@ from migrator.journal.runs import SqlJournal
 from migrator.mapping.model.edges import AT_ONCE, PARTS, Files, NameKind, TableImports, WiredItem
 from migrator.mapping.model.evidence import ROUTES
 from migrator.mapping.model.instances import Lifetimes
-from migrator.mapping.model.live import (
-    Capture,
-    MarkedBy,
-    SlotLag,
-)
+from migrator.mapping.model.live import Capture, MarkedBy, SlotLag
 from migrator.mapping.model.mapping import Mapping as MappingModel
 from migrator.mapping.model.table import Item, TableDesign
 from migrator.runtime import logs
@@ -47,24 +43,13 @@ from migrator.runtime.retry import Backoff, Retry
 from migrator.runtime.system import HOME
 from migrator.runtime.values import replace
 from migrator.settings.definition import import_parameters
-from migrator.settings.job import (
-    IN_SOURCE,
-    DocumentSettings,
-    Job,
-    load_job,
-)
+from migrator.settings.job import IN_SOURCE, DocumentSettings, Job, load_job
 from migrator.settings.transforms import sound_mapping, table_of
 from migrator.source.capture.install import SqlActivity, SqlCapture
 from migrator.source.capture.log.opening import open_captured
 from migrator.source.capture.marks import SqlMarks, SqlTickets
 from migrator.source.engines.base import ConnectionOptions, name_of
-from migrator.source.engines.connect import (
-    address_of,
-    extra_for,
-    identity_of,
-    journal_engine,
-    of_kind,
-)
+from migrator.source.engines.connect import address_of, extra_for, identity_of, journal_engine, of_kind
 from migrator.source.sql.transactions import Writing
 from migrator.stages.core import ownership as stage
 from migrator.stages.core.ownership import OnRecord, add_names, take_names

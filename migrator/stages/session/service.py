@@ -57,13 +57,7 @@ from migrator.stages.patterns.question import Question
 from migrator.stages.patterns.replay import Sampler
 from migrator.stages.reads.backends import Backends
 from migrator.stages.reads.metrics import ReadMetrics
-from migrator.stages.reads.reads import (
-    MappedReads,
-    PhaseCache,
-    Reads,
-    refuse_missing,
-    refuse_other_table,
-)
+from migrator.stages.reads.reads import MappedReads, PhaseCache, Reads, refuse_missing, refuse_other_table
 from migrator.stages.reads.shadow import Shadow
 from migrator.stages.session.job import RequestLimits, backoff_of, open_target, read_job
 from migrator.stages.session.session import ConcurrentEdges, JobSession

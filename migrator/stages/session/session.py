@@ -21,14 +21,7 @@ from migrator.journal.operations import JoinedLease, RunLease, SqlProcesses, is_
 from migrator.journal.phases import SqlEvidence, SqlPhases
 from migrator.journal.reverse import SqlUnkept
 from migrator.journal.runs import SqlFindingGroups, SqlJournal
-from migrator.journal.writers import (
-    SqlChanges,
-    SqlInstances,
-    SqlRevisions,
-    SqlWriters,
-    digests_of,
-    newest_of,
-)
+from migrator.journal.writers import SqlChanges, SqlInstances, SqlRevisions, SqlWriters, digests_of, newest_of
 from migrator.mapping.check.check import Checked
 from migrator.mapping.check.keys import groups_text
 from migrator.mapping.difference.difference import answer_digests, items_digest
@@ -511,10 +504,7 @@ class JobSession:
             patience=backoff_of(self.job),
             source=self.source,
         )
-        with (
-            opened as live,
-            self.heartbeats(self.revisions) as heartbeats,
-        ):
+        with opened as live, self.heartbeats(self.revisions) as heartbeats:
             # Before every single request: a retry may come long after its batch began.
             yield ConcurrentEdges(self, live, self.target.fenced(heartbeats.check), heartbeats)
 

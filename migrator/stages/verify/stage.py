@@ -426,11 +426,7 @@ class Verify:
         return _TOO_MANY if items > DIGESTS_AT_MOST else ""
 
     def _joined_look(
-        self,
-        run: Run,
-        entities: Sequence[CompiledEntity],
-        claims: RunPages,
-        is_over: Callable[[], bool],
+        self, run: Run, entities: Sequence[CompiledEntity], claims: RunPages, is_over: Callable[[], bool]
     ) -> StoredDigests | None:
         while not is_over():
             _, planned = self.journal.page_counts(run, DIGESTS)
@@ -442,11 +438,7 @@ class Verify:
         return None
 
     def _look_together(
-        self,
-        run: Run,
-        entities: Sequence[CompiledEntity],
-        claims: RunPages,
-        is_over: Callable[[], bool],
+        self, run: Run, entities: Sequence[CompiledEntity], claims: RunPages, is_over: Callable[[], bool]
     ) -> StoredDigests | None:
         scan = self._agreed(run, entities)
         if scan is None:
@@ -538,11 +530,7 @@ class Verify:
         return page, tally, ms_since(started)
 
     def _differing(
-        self,
-        entity: CompiledEntity,
-        look: StoredDigests | None,
-        projected: Projection[Item],
-        places: Places,
+        self, entity: CompiledEntity, look: StoredDigests | None, projected: Projection[Item], places: Places
     ) -> list[Finding]:
         expected = projected.items
         if look is not None:

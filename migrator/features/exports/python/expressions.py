@@ -15,16 +15,7 @@ from msgspec import Struct
 from migrator.features.exports.model import TEXT, Expressions, Piece, UnsaidError
 from migrator.mapping.items.filters import FILTERS, FilterContext, unit_of
 from migrator.mapping.model.facts import Kind
-from migrator.mapping.model.mapping import (
-    Const,
-    Each,
-    Expression,
-    Filter,
-    MapOf,
-    Ref,
-    Stored,
-    Template,
-)
+from migrator.mapping.model.mapping import Const, Each, Expression, Filter, MapOf, Ref, Stored, Template
 from migrator.mapping.model.table import KeyAttribute
 from migrator.runtime.values import replace
 
