@@ -173,6 +173,33 @@ def test_images_are_what_the_source_reads(typed: Capturing) -> None:
     assert [_different(*pair) for pair in zip(images, expected, strict=True)] == [{}] * len(expected)
 
 
+@pytest.mark.parametrize("each", ["postgresql"], indirect=True)
+def test_images_of_each_type_alone_ignore_the_sessions_settings(each: Capturing) -> None:
+    """A trigger sets only the settings by which the texts of its table's types differ."""
+    names = {f"t{place}": one for place, one in enumerate(columns_on(each))}
+    each.run(
+        *USERS_TYPES,
+        *(
+            f"CREATE TABLE {table} (k {type_}, id integer PRIMARY KEY)"
+            for table, (_, type_, _) in names.items()
+        ),
+    )
+    each.install(*(captured(each.table(table), ["id", "k"]) for table in names))
+    with each.service() as service:
+        for setting in HOSTILE["postgresql"]:
+            service.execute(setting)
+        for table, (_, _, examples) in names.items():
+            for number, example in enumerate(examples):
+                service.execute(f"INSERT INTO public.{table} VALUES ({example}, {number})")
+    images = [_as_keys(mark.after) for mark in each.left()]
+    read = [
+        _as_keys(row)
+        for table in names
+        for row in rows(each.source, plan_of(each.table(table)), ["[0]", "[1]"]).values()
+    ]
+    assert images == [{name: row[name] for name in ("id", "k")} for row in read]
+
+
 def _different(images: Any, expected: Any) -> dict[str, Any]:
     """By column, the two sides that are not equal."""
     return {

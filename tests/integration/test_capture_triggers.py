@@ -13,7 +13,7 @@ import pytest
 
 from migrator.mapping.model.live import Mark
 from tests import pins
-from tests.support_capture import Capturing, captured
+from tests.support_capture import Capturing, captured, capturing
 
 SCHEMA = [
     "CREATE TABLE customer (id integer PRIMARY KEY, name varchar(40), city varchar(40))",
@@ -226,6 +226,73 @@ def test_a_truncate_that_may_not_see_every_row_is_refused(shop: Capturing, isola
         service.execute("DELETE FROM purchase")
         service.execute("COMMIT")
     assert len(shop.left()) == 1 + 3
+
+
+@pytest.mark.parametrize("each", ["postgresql"], indirect=True)
+def test_truncate_is_refused_where_row_security_may_hide_rows(shop: Capturing) -> None:
+    role, parts = f"owner_{secrets.token_hex(4)}", urlsplit(shop.url)
+    shop.run(f"CREATE ROLE {role} LOGIN", f"GRANT CREATE ON DATABASE {parts.path[1:]} TO {role}")
+    shop.uninstall()
+    shop.run(f"ALTER TABLE customer OWNER TO {role}")
+    url = urlunsplit(parts._replace(netloc=f"{role}@{parts.hostname}:{parts.port or 5432}"))
+    try:
+        with capturing("postgresql", url) as owned:
+            owned.install(captured(owned.table("customer"), ["id"]))
+        shop.run(
+            "ALTER TABLE purchase DROP CONSTRAINT purchase_customer_id_fkey",
+            "ALTER TABLE customer ENABLE ROW LEVEL SECURITY",
+            "ALTER TABLE customer FORCE ROW LEVEL SECURITY",
+            "CREATE POLICY half ON customer USING (id < 2)",
+        )
+        with shop.service() as service, pytest.raises(psycopg.errors.InsufficientPrivilege):
+            service.execute("TRUNCATE customer")
+        shop.run("DELETE FROM customer", "ALTER TABLE customer DISABLE ROW LEVEL SECURITY")
+        assert len(shop.left()) == 2
+        shop.run("TRUNCATE customer")
+    finally:
+        shop.run(f"REASSIGN OWNED BY {role} TO CURRENT_USER", f"DROP OWNED BY {role}", f"DROP ROLE {role}")
+
+
+@pytest.mark.parametrize("each", ["postgresql"], indirect=True)
+def test_trigger_ignores_functions_on_the_sessions_search_path(shop: Capturing) -> None:
+    """It runs as its owner: a service that could choose what it calls would have the owner's rights."""
+    fails = "LANGUAGE plpgsql AS 'BEGIN RAISE ''called''; END'"
+    functions = (
+        "json_object(text[], text[]) RETURNS json",
+        "concat(VARIADIC text[]) RETURNS text",
+        "concat(oid, text, integer) RETURNS text",
+        "pg_typeof(integer) RETURNS regtype",
+        "pg_typeof(text) RETURNS regtype",
+        "format(text, regclass) RETURNS text",
+        "current_setting(text) RETURNS text",
+        "row_security_active(oid) RETURNS boolean",
+        "compare(text, text) RETURNS boolean",
+        "compare(integer, integer) RETURNS boolean",
+        "compare(record, record) RETURNS boolean",
+    )
+    operators = [
+        f"CREATE OPERATOR theirs.{name} (LEFTARG = {type_}, RIGHTARG = {type_}, FUNCTION = theirs.compare)"
+        for name in ("=", "<>", "!~~", "*<>")
+        for type_ in ("text", "integer", "record")
+    ]
+    types = [
+        f"CREATE DOMAIN theirs.{name} AS integer CHECK (VALUE < 0)" for name in ("text", "oid", "regclass")
+    ]
+    shop.run(
+        "CREATE SCHEMA theirs",
+        *(f"CREATE FUNCTION theirs.{one} {fails}" for one in functions),
+        *operators,
+        *types,
+    )
+    with shop.service() as service:
+        service.execute("SET search_path = theirs, pg_catalog, public")
+        service.execute("INSERT INTO purchase (id) VALUES (40)")
+        service.execute("UPDATE purchase SET customer_id = 2 WHERE purchase.id OPERATOR(pg_catalog.=) 40")
+        service.execute("DELETE FROM purchase WHERE purchase.id OPERATOR(pg_catalog.>) 10")
+        service.execute("TRUNCATE purchase")
+    found = images(shop.left())
+    assert (found[0], found[-1]) == (("purchase", None, (40, None)), ("purchase", (10, 1), None))
+    assert len(found) == 6
 
 
 @pytest.mark.parametrize("each", ["postgresql"], indirect=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -36,6 +37,15 @@ _SETTINGS = {
     **{name: value if value.isdecimal() else f"'{value}'" for name, value in TEXTS.items()},
     "row_security": "off",
 }
+_NEEDED: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(("smallint", "integer", "bigint", "numeric", "boolean", "uuid"), ()),
+    **dict.fromkeys(("text", "character varying", "character"), ()),
+    **dict.fromkeys(("date", "timestamp without time zone"), ("DateStyle",)),
+    "timestamp with time zone": ("DateStyle", "TimeZone"),
+    **dict.fromkeys(("real", "double precision"), ("extra_float_digits",)),
+    "bytea": ("bytea_output",),
+}
+"""Settings by which the text of a type differs; of all others it may differ by any. Each costs every call some µs."""
 PARTS = {"row": "migrator_row", "update": "migrator_update", "truncate": "migrator_truncate"}
 
 _REFUSED = {
@@ -53,7 +63,10 @@ def image(columns: Sequence[Column], row: str) -> str:
     """JSON of written name -> the type's oid, a colon and the value's text; NULL is null."""
     names = ", ".join(literal(column.name) for column in columns)
     values = ",\n            ".join(_value(column, row) for column in columns)
-    return f"json_object(ARRAY[{names}]::text[], ARRAY[\n            {values}]::text[])::text"
+    text = "pg_catalog.text"
+    return (
+        f"pg_catalog.json_object(ARRAY[{names}]::{text}[], ARRAY[\n            {values}]::{text}[])::{text}"
+    )
 
 
 def _value(column: Column, row: str) -> str:
@@ -65,8 +78,20 @@ def _value(column: Column, row: str) -> str:
     if column.kind.read_as:
         column_sql = f"CAST({column_sql} AS {column.kind.read_as})"
     if column.kind.name in ("list", "map"):
-        column_sql = f"to_json({column_sql})"
-    return f"CASE WHEN {column_sql} IS DISTINCT FROM NULL THEN concat(pg_typeof({column_sql})::oid, ':', {column_sql}) END"
+        column_sql = f"pg_catalog.to_json({column_sql})"
+    type_ = f"pg_catalog.pg_typeof({column_sql})::pg_catalog.oid"
+    return (
+        f"CASE WHEN {column_sql} IS DISTINCT FROM NULL THEN pg_catalog.concat({type_}, ':', {column_sql}) END"
+    )
+
+
+def _settings(captured: Captured) -> dict[str, str]:
+    needed: set[str] = set()
+    for column in columns_of(captured, captured.columns):
+        declared = re.sub(r"\(.*?\)", "", column.declared)
+        made = column.virtual or column.kind.read_as
+        needed.update(_SETTINGS if made else _NEEDED.get(declared, _SETTINGS))
+    return {name: value for name, value in _SETTINGS.items() if name in needed}
 
 
 class PostgresqlDdl:
@@ -98,12 +123,12 @@ class PostgresqlDdl:
     def triggers(self, captured: Captured) -> list[Trigger]:
         table = qualified(captured.table.schema, captured.table.real)
         body, when = self._body(captured), _when(captured)
-        digest = digest_of(body, when, *(f"{name} {value}" for name, value in _SETTINGS.items()))
+        settings = "".join(f"    SET {name} = {value}\n" for name, value in _settings(captured).items())
+        digest = digest_of(body, when, settings)
         function = f"{SCHEMA}.{function_name(captured.name, digest)}"
-        settings = "\n".join(f"    SET {name} = {value}" for name, value in _SETTINGS.items())
         create_function = (
             f"CREATE OR REPLACE FUNCTION {function}() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER\n"
-            f"{settings}\nAS $migrator${words_note(captured)}{body}$migrator$"
+            f"{settings}AS $migrator${words_note(captured)}{body}$migrator$"
         )
         timing = {
             "row": f"AFTER INSERT OR DELETE ON {table} FOR EACH ROW",

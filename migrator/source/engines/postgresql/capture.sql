@@ -20,21 +20,31 @@ CREATE TABLE IF NOT EXISTS {mark} (
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000)
 
 -- name: capturing
+-- It runs as its owner, with the service's search_path unless a type needs ours: every name is qualified.
+DECLARE
+    image_before pg_catalog.text;
+    image_after pg_catalog.text;
 BEGIN
-    IF TG_OP = 'TRUNCATE' THEN
+    IF TG_OP OPERATOR(pg_catalog.=) 'TRUNCATE' THEN
         -- Of a transaction's snapshot what was committed since would be missing.
-        IF current_setting('transaction_isolation') NOT LIKE 'read %' THEN
+        IF pg_catalog.current_setting('transaction_isolation') OPERATOR(pg_catalog.!~~) 'read %' THEN
             RAISE EXCEPTION 'TRUNCATE of a captured table: rows that this transaction does not see would go without a mark'
                 USING ERRCODE = 'feature_not_supported', HINT = 'Do it in a transaction of ISOLATION LEVEL READ COMMITTED, or DELETE the rows.';
         END IF;
-        EXECUTE format({truncated}, TG_RELID::regclass);
+        IF pg_catalog.row_security_active(TG_RELID) THEN
+            RAISE EXCEPTION 'TRUNCATE of a captured table: rows that row level security hides would go without a mark'
+                USING ERRCODE = 'insufficient_privilege', HINT = 'DELETE the rows, or give the owner of this function BYPASSRLS.';
+        END IF;
+        EXECUTE pg_catalog.format({truncated}, TG_RELID::pg_catalog.regclass);
         RETURN NULL;
     END IF;
-    INSERT INTO {mark} (table_name, image_before, image_after) VALUES (
-        {name},
-        CASE WHEN TG_OP <> 'INSERT' THEN {old} END,
-        CASE WHEN TG_OP <> 'DELETE' THEN {new} END
-    );
+    IF TG_OP OPERATOR(pg_catalog.<>) 'INSERT' THEN
+        image_before := {old};
+    END IF;
+    IF TG_OP OPERATOR(pg_catalog.<>) 'DELETE' THEN
+        image_after := {new};
+    END IF;
+    INSERT INTO {mark} (table_name, image_before, image_after) VALUES ({name}, image_before, image_after);
     RETURN NULL;
 END
 
