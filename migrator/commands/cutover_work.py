@@ -46,7 +46,7 @@ from migrator.runtime.errors import (
 from migrator.runtime.values import asdict
 from migrator.settings.job import Job
 from migrator.settings.transforms import sound_mapping
-from migrator.stages.cutover.moves import Cutover, LagWatch, MovedBack, Watch, keep_watch, next_step, tell
+from migrator.stages.cutover.moves import Cutover, LagWatch, Watch, keep_watch, next_step, tell
 from migrator.stages.session.evidence import EvidenceGatherer, gatherer_of
 from migrator.stages.session.job import ONCE, Live
 from migrator.stages.session.session import JobSession
@@ -376,7 +376,7 @@ def _marks(session: JobSession, open_until: ExitStack) -> Callable[[], MarksStat
 def _stage(session: JobSession, mapping: mappings.Mapping, later: ThreadPoolExecutor) -> Watch:
     cutover, job = Cutover(session.phases, NAME_IN_AUDIT, mapping.revision), session.job
 
-    def report_move(moved: MovedBack) -> None:
+    def report_move(moved: Judgement) -> None:
         words = _data(moved) | {"pattern": moved.pattern, "reason": moved.reason}
         later.submit(partial(tell, job.hooks, "rolled_back", job.name, **words))
 
@@ -388,10 +388,10 @@ class _Output:
     """Prints moves back as they come, or one JSON document at the end (the log has each at once)."""
 
     as_json: bool
-    moved: list[MovedBack] = field(default_factory=list)
+    moved: list[Judgement] = field(default_factory=list)
     looked_at: float = field(default_factory=time.monotonic)
 
-    def of(self, moved: Sequence[MovedBack]) -> None:
+    def of(self, moved: Sequence[Judgement]) -> None:
         self.moved += moved
         self.looked_at = time.monotonic()
         for move in [] if self.as_json else moved:
@@ -408,7 +408,7 @@ class _Output:
             print_json({"job": job, "moved": moved, "not_watched": dict(faults)})
 
 
-def _data(moved: MovedBack) -> dict[str, Any]:
+def _data(moved: Judgement) -> dict[str, Any]:
     lines = [asdict(line) for line in moved.lines]
     return {"from": str(moved.before), "to": str(moved.after), "version": moved.version, "evidence": lines}
 

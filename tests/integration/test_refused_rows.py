@@ -150,7 +150,12 @@ def test_a_strict_service_buries_them_before_it_commits() -> None:
     image = {**dict.fromkeys(captured.columns), "id": 1}
     shop.rows["users"][0]["name"] = 7
     strict = Strict(
-        shop.marks, lambda rows, check: shop.relay, Lifetimes(), lambda: 0.0, lambda: None, longest_s=30.0
+        shop.marks.pre_mark,
+        lambda rows, check: shop.relay,
+        Lifetimes(),
+        lambda: 0.0,
+        lambda: None,
+        longest_s=30.0,
     )
     strict.write_first([Change("users", image, image)], shop.source, 0.0)
     assert shop.live() == {}

@@ -118,7 +118,7 @@ class Cast:
 
         reader = Reader(self.database, work)
         strict = Strict(
-            self.database, relay_of, LIFETIMES, self.schedule.clock, check, longest_s=TRANSACTION_S
+            self.database.pre_mark, relay_of, LIFETIMES, self.schedule.clock, check, longest_s=TRANSACTION_S
         )
         changes = [Change(mark.table, mark.before, mark.after) for mark in work.marks]
         strict.write_first(changes, reader, begun_at)

@@ -340,13 +340,14 @@ class Line(Struct, frozen=True):
 
 
 class Judgement(Struct, frozen=True):
-    """The evidence for and against a move. `version`: of the judged phase."""
+    """The evidence for and against a move. `version`: of the judged phase; of a move back the new one, with a `reason`."""
 
     pattern: str
     before: State
     after: State
     version: int
     lines: Sequence[Line]
+    reason: str = ""
 
     @property
     def failing(self) -> list[Line]:

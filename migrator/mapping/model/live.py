@@ -261,12 +261,6 @@ class Change(Struct, frozen=True):
     after: Any = None
 
 
-class ChangeMarks(Protocol):
-    """Marks of changes that are about to be committed, kept outside of their transaction."""
-
-    def pre_mark(self, changes: Sequence[Change], wait_s: float) -> list[Mark]: ...
-
-
 class Marks(Protocol):
     """Marks in the source. Every method is one transaction."""
 

@@ -7,7 +7,7 @@ import struct
 from collections.abc import Callable, Iterator, Sequence, Set
 from decimal import Decimal
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import sqlalchemy as sa
 from msgspec import Struct
@@ -34,9 +34,6 @@ from migrator.mapping.model.facts import (
 from migrator.mapping.model.table import CLIMB_LEVELS, Value
 from migrator.source.engines.base import Trait
 from migrator.source.engines.connect import engine_of
-
-if TYPE_CHECKING:
-    from migrator.source.sql.statements import CheckedExpression
 
 # ── Columns read exactly, and compared exactly, for each engine ──
 
@@ -166,11 +163,11 @@ class ComputedColumn(ColumnElement[Any]):
 @compiles(ComputedColumn)
 def _compiled_column(element: ComputedColumn, compiler: SQLCompiler, **words: Any) -> str:
     checked = _checked(element.sql, element.table_facts, compiler.dialect.name, element.alias)
-    return f"({compiler.escape_literal_column(checked.sql)})"  # type: ignore[no-untyped-call]
+    return f"({compiler.escape_literal_column(checked)})"  # type: ignore[no-untyped-call]
 
 
 @lru_cache(maxsize=1_000)
-def _checked(sql: str, table: TableFacts, dialect: str, alias: str | None = None) -> CheckedExpression:
+def _checked(sql: str, table: TableFacts, dialect: str, alias: str | None = None) -> str:
     from migrator.source.sql.statements import row_expression  # only mappings with SQL of their own need it
 
     return row_expression(sql, table, dialect, alias)

@@ -159,14 +159,10 @@ class CheckedStatement(Struct, frozen=True):
         _check(self.sql, self.dialect)
 
 
-class CheckedExpression(Struct, frozen=True):
+def checked_expression(sql: str, dialect: str) -> str:
     """One expression of a mapping over a row, checked like a CheckedStatement."""
-
-    sql: str
-    dialect: str
-
-    def __post_init__(self) -> None:
-        _check(SELECT + self.sql, self.dialect)
+    _check(SELECT + sql, dialect)
+    return sql
 
 
 # ── reading ──
@@ -446,7 +442,7 @@ def examine(calls: Sequence[tuple[CheckedStatement, Mapping[str, Any]]], connect
         connection.execute(statement, bound, execution_options=SENT_ONCE).close()
 
 
-def row_expression(sql: str, table: TableFacts, dialect: str, alias: str | None = None) -> CheckedExpression:
+def row_expression(sql: str, table: TableFacts, dialect: str, alias: str | None = None) -> str:
     """One expression over a row of `table`; must be put in parentheses.
 
     `alias`: added to each column.
@@ -471,7 +467,7 @@ def row_expression(sql: str, table: TableFacts, dialect: str, alias: str | None 
     before = f"{speller.name(alias)}." if alias else ""
     own = {column.real for column in table.columns}
     edits = [speller.prefixed(column.this, before) for column in columns if folded(own, column.this)]
-    return CheckedExpression(edited(text, itertools.chain(*edits))[len(SELECT) :], dialect)
+    return checked_expression(edited(text, itertools.chain(*edits))[len(SELECT) :], dialect)
 
 
 def _only_expression(select: str, dialect: str) -> exp.Expr | None:

@@ -221,15 +221,6 @@ LONGEST_FAILED_S = 60.0
 _log = get_logger("watch")
 
 
-class MovedBack(Struct, frozen=True):
-    pattern: str
-    before: State
-    after: State
-    version: int
-    reason: str
-    lines: Sequence[Line]
-
-
 @dataclass
 class Watch:
     """Moves patterns back that pass their limits. `tell`: called with each move back."""
@@ -239,11 +230,11 @@ class Watch:
     patterns: Mapping[str, Pattern]
     limits: WatchSettings
     cutover: Cutover
-    tell: Callable[[MovedBack], None]
+    tell: Callable[[Judgement], None]
     faults: Mapping[str, str] = field(default_factory=dict)
     """Why a pattern could not be checked the last time, by its name."""
 
-    def once(self) -> list[MovedBack]:
+    def once(self) -> list[Judgement]:
         """Check every pattern that the table answers, and return those moved back.
 
         A pattern that cannot be checked (see `faults`) does not stop the others. Raises: StoppedError if the
@@ -266,7 +257,7 @@ class Watch:
             self.tell(move)
         return moved
 
-    def _look(self, phase: PatternPhase, now_s: float) -> MovedBack | None:
+    def _look(self, phase: PatternPhase, now_s: float) -> Judgement | None:
         if phase.fault:
             raise SettingsError(phase.fault)
         is_watched = phase.state.phase in ("ramp", "live") and now_s - phase.since <= self.limits.watched_s
@@ -284,7 +275,7 @@ class Watch:
             # Another move was faster; the next check sees its result.
             _log.info("not_rolled_back", pattern=phase.pattern, reason=str(error))
             return None
-        return MovedBack(phase.pattern, phase.state, after, moved.version, reason, passed)
+        return Judgement(phase.pattern, phase.state, after, moved.version, passed, reason)
 
     def _windows(self, phase: PatternPhase, now_s: float) -> list[Window]:
         """Services' windows since the move; only the latest of a pattern with many calls.

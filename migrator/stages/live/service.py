@@ -17,7 +17,6 @@ from migrator.mapping.model.instances import Lifetimes, Revisions, Standing
 from migrator.mapping.model.live import (
     Capture,
     Change,
-    ChangeMarks,
     Installation,
     Mark,
     Root,
@@ -157,12 +156,13 @@ RelayOf = Callable[[RootFinder, Callable[[], None]], Relay]
 class Strict(Struct, frozen=True):
     """Strict mode of docs/protocol.md; DESIGN §6, "Fail closed".
 
+    `pre_mark`: marks of changes that are about to be committed, kept outside of their transaction.
     `check`: raises when this writer must stop sending.
     `longest_s`: limit from a transaction's first change to its last item write.
     `longest_write_s`: how long item writes may hold its row locks.
     """
 
-    marks: ChangeMarks
+    pre_mark: Callable[[Sequence[Change], float], list[Mark]]
     relay_of: RelayOf
     lifetimes: Lifetimes
     clock: Callable[[], float]
@@ -191,7 +191,7 @@ class Strict(Struct, frozen=True):
         now = time.monotonic()
         late = f"dual write: the items were not written within {self.longest_write_s:g} s; roll the transaction back"
         with ending_at(now + left_s, why), ending_at(now + self.longest_write_s, late):
-            marks = self.marks.pre_mark(changes, left_s + 2 * self.lifetimes.request_s)
+            marks = self.pre_mark(changes, left_s + 2 * self.lifetimes.request_s)
             relay = self.relay_of(rows, check)
             relay.refresh(reached(relay, marks))
 

@@ -16,7 +16,6 @@ from migrator.mapping.language.redaction import hidden_by_pattern
 from migrator.mapping.model.edges import AT_ONCE, Control, ObjectStore, RootFinder
 from migrator.mapping.model.evidence import Window
 from migrator.mapping.model.live import (
-    ChangeMarks,
     ConditionalStore,
     Installation,
     Memory,
@@ -245,7 +244,7 @@ def _before_commit(
     edges: ConcurrentEdges, shared_leases: SharedLeases, options: WritingOptions, left: LeftToTheRelay
 ) -> BeforeCommit:
     strict = Strict(
-        marks=cast("ChangeMarks", AsyncBridge(edges.live.marks)),
+        pre_mark=AsyncBridge(edges.live.sql_marks).pre_mark,
         relay_of=partial(_relay_inside, edges),
         lifetimes=edges.lifetimes,
         clock=running_s,

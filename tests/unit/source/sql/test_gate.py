@@ -21,9 +21,9 @@ from migrator.runtime.errors import SettingsError, SourceError
 from migrator.source.engines.connect import source_url
 from migrator.source.reader import SqlSource
 from migrator.source.sql.statements import (
-    CheckedExpression,
     CheckedStatement,
     bound_statement,
+    checked_expression,
     has_comment,
     masked,
     parameter_names,
@@ -237,7 +237,7 @@ def test_what_reads_is_let_through_as_it_stands(sql: str, dialect: str) -> None:
 )
 def test_an_expression_passes_the_same_gate(dialect: str, sql: str) -> None:
     with pytest.raises(SettingsError):
-        CheckedExpression(sql, dialect)
+        checked_expression(sql, dialect)
 
 
 @pytest.mark.parametrize(

@@ -164,8 +164,8 @@ TRACK = TableFacts(
     ],
 )
 def test_expression_stays_and_names_its_columns(dialect: str, written: str, placed: str) -> None:
-    assert row_expression(written, TRACK, dialect).sql == written
-    assert row_expression(written, TRACK, dialect, alias="root").sql == placed
+    assert row_expression(written, TRACK, dialect) == written
+    assert row_expression(written, TRACK, dialect, alias="root") == placed
 
 
 @pytest.mark.parametrize("dialect", ["sqlite", "postgresql", "mysql"])

@@ -19,7 +19,7 @@ from structlog.testing import capture_logs
 
 from migrator.cli.runs import RunEnd
 from migrator.journal.runs import SqlJournal
-from migrator.mapping.model.evidence import OFF, Move, PatternPhase, State, Window
+from migrator.mapping.model.evidence import OFF, Judgement, Move, PatternPhase, State, Window
 from migrator.mapping.model.journal import RunIdentity
 from migrator.mapping.model.live import MarksState
 from migrator.runtime.errors import Interrupted, SourceError, StoppedError
@@ -31,7 +31,6 @@ from migrator.stages.cutover.moves import (
     LONGEST_S,
     Cutover,
     LagWatch,
-    MovedBack,
     Watch,
     keep_watch,
     passed_by,
@@ -155,7 +154,7 @@ class Shop:
         self.now_s = NOW_S
         self.phases = FakePhases(lambda: self.now_s)
         self.evidence = FakeEvidence(lambda: self.now_s)
-        self.told: list[MovedBack] = []
+        self.told: list[Judgement] = []
         cutover = Cutover(self.phases, "watch", "rev")
         self.watch = Watch(self.phases, self.evidence, {"orders": PATTERN}, LIMITS, cutover, self.told.append)
 

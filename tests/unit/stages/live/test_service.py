@@ -11,7 +11,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from migrator.mapping.model.instances import Lifetimes, MarkedColumns, Revision
-from migrator.mapping.model.live import Change, ChangeMarks
+from migrator.mapping.model.live import Change
 from migrator.runtime.errors import AwayError, NeverTakenError, SettingsError, StoppedError, TargetError
 from migrator.runtime.retry import Backoff, Retry
 from migrator.stages.live.relay import Relay
@@ -150,16 +150,6 @@ def test_strict_commits_rest_after_one_that_was_not_answered(error: StoppedError
     assert strict.tries == tries
 
 
-class PreMarks:
-    """Marks of a source that answers; `now`: the clock of the source."""
-
-    def __init__(self, now: list[float]) -> None:
-        self.now = now
-
-    def pre_mark(self, changes: Any, wait_s: float) -> list[Any]:
-        return []
-
-
 class AwayRelay:
     """A relay of a table that does not answer: it retries until the time is over."""
 
@@ -181,7 +171,7 @@ def _can_pass(error: BaseException) -> bool:
 
 def strict(relay: Any, now: list[float], longest_write_s: float) -> Strict:
     return Strict(
-        cast("ChangeMarks", PreMarks(now)),
+        lambda changes, wait_s: [],
         lambda rows, check: relay,
         Lifetimes(),
         lambda: now[0],
