@@ -22,7 +22,7 @@ from migrator.source.dynamodb.marks import READER_LEASE_S, RecordImages, SourceS
 from migrator.source.dynamodb.reader import StreamReader
 from migrator.source.dynamodb.writing import OldDocuments
 from migrator.stages.live.refresh import Refresh
-from migrator.stages.live.service import Flush, LeftToTheRelay, Rest
+from migrator.stages.live.service import Flush, Rest
 from migrator.stages.live.writers import WriterLease, fence_off
 from tests.fakes.stream_journal import FakeStreamJournal
 from tests.simulation.actors import STRANGE, Cast
@@ -273,7 +273,7 @@ class DocumentCast(Cast):
         before = documents.read(keys)
         self.commit(work)
         relay = self.world.relay(self.refresh_of(lease))
-        left = LeftToTheRelay(Rest(self.schedule.clock))
+        left = Rest(self.schedule.clock)
         flush = Flush(documents.shown, lambda: relay, Turns(lease), left)  # type: ignore[arg-type]
         flush.or_raise([Change(table, one) for table, of in before.items() for one in of.values()])
 

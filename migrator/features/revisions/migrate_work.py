@@ -29,7 +29,6 @@ from migrator.mapping.difference.steps import (
     ROUNDS,
     Asked,
     ChangeDirection,
-    There,
     Verified,
     answered,
     proven,
@@ -460,7 +459,7 @@ def migrate_mapping(session: JobSession, dry_run: bool, as_json: bool, **values:
         changes = session.changes
         file = stack.enter_context(session.another(_COMMAND, job=job))
         way = _way(file, flags)
-        if isinstance(way, There):
+        if way.before == way.after:
             return _nothing(job, way, as_json=as_json)
         sides = _sides(stack, session, file, way)
         difference = _gated(sides, way, flags)
@@ -502,7 +501,7 @@ class _Sides(Struct, frozen=True):
         return [Side(one.parsed, one.checked, one.source) for one in (self.old, self.new)]
 
 
-def _way(file: JobSession, flags: Flags) -> ChangeDirection | There:
+def _way(file: JobSession, flags: Flags) -> ChangeDirection:
     changes = file.changes
     newest, standing = file.revisions.newest_and_standing()
     named = "" if newest is None else newest.revision.mapping
@@ -642,13 +641,12 @@ def _print_result(
     return DIFFERENT if left or findings else CLEAN
 
 
-def _nothing(job: Job, there: There, *, as_json: bool) -> int:
-    revision = there.revision
+def _nothing(job: Job, way: ChangeDirection, *, as_json: bool) -> int:
+    revision = way.after
     place = older_file(job, revision)
-    file = place if there.advice and os.path.isfile(place) else ""
-    lines = [f"nothing to do: the job works by mapping {revision} already", there.advice]
+    file = place if way.advice and os.path.isfile(place) else ""
+    lines = [f"nothing to do: the job works by mapping {revision} already", way.advice]
     lines += [f"its file is {file}"] if file else []
-    way = ChangeDirection(revision, revision, goes_back=False)
     return _print_result(filter(None, lines), way, file=file, as_json=as_json)
 
 

@@ -100,19 +100,17 @@ class Asked(Struct, frozen=True):
 
 
 class ChangeDirection(Struct, frozen=True):
-    """The revisions before and after; `resumed`: an earlier change."""
+    """The revisions before and after, equal if the job has it already, with `advice`; `resumed`: an earlier change."""
 
     before: str
     after: str
     goes_back: bool
     resumed: RevisionChange | None = None
-
-
-class There(Struct, frozen=True):
-    """The job has this revision already."""
-
-    revision: str
     advice: str = ""
+
+
+def there(revision: str, advice: str = "") -> ChangeDirection:
+    return ChangeDirection(revision, revision, False, advice=advice)
 
 
 def under_way(change: RevisionChange, own: str) -> str:
@@ -130,7 +128,7 @@ def under_way(change: RevisionChange, own: str) -> str:
     )
 
 
-def way_of(asked: Asked) -> ChangeDirection | There:
+def way_of(asked: Asked) -> ChangeDirection:
     """Raises: SettingsError with what to do."""
     if not asked.newest:
         what = "the job has written nothing yet, so it has no older mapping to change from"
@@ -149,7 +147,7 @@ def way_of(asked: Asked) -> ChangeDirection | There:
         return _back(asked)
     if asked.standing in ("newest", "first"):
         is_unwritten = bool(asked.before) and (last is None or last.after != asked.own)
-        return ChangeDirection(asked.before, asked.own, False) if is_unwritten else There(asked.newest)
+        return ChangeDirection(asked.before, asked.own, False) if is_unwritten else there(asked.newest)
     if asked.is_left and asked.again:
         return ChangeDirection(asked.newest, asked.own, False)
     if asked.is_left or asked.standing == "old":
@@ -174,7 +172,7 @@ def _resumed(change: RevisionChange) -> ChangeDirection:
     return ChangeDirection(change.before, change.after, change.goes_back, change)
 
 
-def _back(asked: Asked) -> ChangeDirection | There:
+def _back(asked: Asked) -> ChangeDirection:
     """Back to the file's mapping if it is older, else to the one before the newest; repeating a command changes
     nothing.
     """
@@ -183,7 +181,7 @@ def _back(asked: Asked) -> ChangeDirection | There:
         return ChangeDirection(asked.newest, asked.own, True)
     if asked.last is not None and is_back:
         again = "run `migrator migrate-mapping JOB --restart` with the file that it left"
-        return There(
+        return there(
             asked.newest,
             f"it has gone back to it from {asked.last.before}. Put its file in place of the job's mapping file; to go to"
             f" {asked.last.before} again {again}; to go further back put an older file there and pass --go-back",

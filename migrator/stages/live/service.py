@@ -136,8 +136,11 @@ REST_S = 10.0
 
 @dataclass
 class Rest:
+    """A pause after a failure, or after the journal reported a newer mapping: it is not read at each commit."""
+
     clock: Callable[[], float] = time.monotonic
     _ends_at: float = float("-inf")
+    _said: bool = False
 
     @property
     def is_on(self) -> bool:
@@ -145,6 +148,13 @@ class Rest:
 
     def begin(self) -> None:
         self._ends_at = self.clock() + REST_S
+
+    def leave_to_the_relay(self, error: OldRevisionError) -> None:
+        """Log once that another mapping is the newest: this service leaves marks and writes no items."""
+        self.begin()
+        if not self._said:
+            self._said = True
+            _log.warning("left_to_the_relay", reason=str(error))
 
 
 # ── Strict mode: a service's items are written before its transaction commits, or the transaction fails ──
@@ -210,7 +220,7 @@ class BeforeCommit:
     shared_leases: SharedLeases
     inside: Callable[[Any], AbstractContextManager[RootFinder]]
     aside: Callable[[Callable[[], Any]], Any]
-    left: LeftToTheRelay
+    left: Rest
     rest: Rest = field(default_factory=Rest)
 
     def __call__(self, connection: Session, changes: Sequence[Change], begun_at: float) -> None:
@@ -219,7 +229,7 @@ class BeforeCommit:
         If another mapping is the newest, nothing is written: the marks commit with the change, and a relay of
         that mapping makes the items.
         """
-        if self.left.rest.is_on:
+        if self.left.is_on:
             return
         if self.rest.is_on:
             what = (
@@ -234,7 +244,7 @@ class BeforeCommit:
         try:
             self._write(connection, changes, begun_at)
         except OldRevisionError as error:
-            self.left.say(error)
+            self.left.leave_to_the_relay(error)
         except StoppedError as error:
             # A write that took all of its time holds the next one's row locks just as long.
             took_s = time.monotonic() - started
@@ -261,26 +271,6 @@ def reached(relay: Relay, marks: Sequence[Mark]) -> dict[Root, set[ItemKey]]:
     return root_keys
 
 
-# ── The writes that a service of an older mapping leaves to the relay ──
-
-
-@dataclass
-class LeftToTheRelay:
-    """Logs once that another mapping is the newest, so that this service leaves marks and writes no items.
-
-    `rest`: after the journal reported it, it is not read at each commit.
-    """
-
-    rest: Rest = field(default_factory=Rest)
-    _said: bool = False
-
-    def say(self, error: OldRevisionError) -> None:
-        self.rest.begin()
-        if not self._said:
-            self._said = True
-            _log.warning("left_to_the_relay", reason=str(error))
-
-
 # ── Flush: a service makes the items of its own changes at once, so that it reads its own writes ──
 
 LONGEST_S = 5.0
@@ -298,17 +288,17 @@ class Flush:
     shown: Callable[[Sequence[Change]], list[Mark]]
     relay: Callable[[], Relay]
     shared_leases: SharedLeases
-    left: LeftToTheRelay
+    left: Rest
     rest: Rest = field(default_factory=Rest)
 
     def __call__(self, changes: Sequence[Change]) -> bool:
         """Return whether the commit's items are written. Never raises: the service has committed."""
-        if self.left.rest.is_on or self.rest.is_on:
+        if self.left.is_on or self.rest.is_on:
             return False
         try:
             why = self._why_not(changes)
         except OldRevisionError as error:
-            self.left.say(error)
+            self.left.leave_to_the_relay(error)
             return False
         if why:
             self.rest.begin()
@@ -324,9 +314,9 @@ class Flush:
         Raises: StoppedError if the items are not written. Under another mapping, a relay makes them.
         """
         try:
-            why = "" if self.left.rest.is_on else self._why_not(changes)
+            why = "" if self.left.is_on else self._why_not(changes)
         except OldRevisionError as error:
-            self.left.say(error)
+            self.left.leave_to_the_relay(error)
             return
         if why:
             what = "dual write: the old table has this change, and the new one does not have it yet"

@@ -42,8 +42,8 @@ from migrator.stages.live.service import (
     WRITER_KINDS,
     BeforeCommit,
     Flush,
-    LeftToTheRelay,
     Mode,
+    Rest,
     Strict,
     begin_when_alone,
     refuse_marks_alone,
@@ -192,7 +192,7 @@ def _open_writer(
     )
     kind = WRITER_KINDS[options.mode]
     with _open_shared_leases(session, kind, job.with_sessions(options.sessions)) as (edges, shared_leases):
-        left = LeftToTheRelay()
+        left = Rest()
         is_strict = options.mode == "strict"
         before_commit = _before_commit(edges, shared_leases, options, left) if is_strict else None
         flush = Flush(edges.live.sql_marks.shown, partial(_relay, edges), shared_leases, left)
@@ -231,7 +231,7 @@ def open_document_writing(service: Service, clients: Any, options: WritingOption
         opened = stack.enter_context(_open_shared_leases(session, WRITER_KINDS["outbox"]))
         edges, shared_leases = opened
         documents = OldDocuments(images, cast("DocumentSource", session.source).finder)
-        flush = Flush(documents.shown, partial(_relay, edges), shared_leases, LeftToTheRelay())
+        flush = Flush(documents.shown, partial(_relay, edges), shared_leases, Rest())
         check = partial(service.heartbeat.check, role)
         listening = Clients(documents, check, flush.by(options.mode), options.mode == "strict")
         stack.callback(listening.detach)
@@ -241,7 +241,7 @@ def open_document_writing(service: Service, clients: Any, options: WritingOption
 
 
 def _before_commit(
-    edges: ConcurrentEdges, shared_leases: SharedLeases, options: WritingOptions, left: LeftToTheRelay
+    edges: ConcurrentEdges, shared_leases: SharedLeases, options: WritingOptions, left: Rest
 ) -> BeforeCommit:
     strict = Strict(
         pre_mark=AsyncBridge(edges.live.sql_marks).pre_mark,

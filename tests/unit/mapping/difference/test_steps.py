@@ -15,12 +15,12 @@ from migrator.mapping.difference.steps import (
     ROUNDS,
     Asked,
     ChangeDirection,
-    There,
     Verified,
     answered,
     proven,
     refuse_direct,
     run_steps,
+    there,
     way_of,
 )
 from migrator.mapping.model.evidence import PatternPhase, State
@@ -138,10 +138,10 @@ LEFT_AGAIN = asked("new", "old", is_left=True, again=True)
     ("question", "recorded", "way"),
     [
         (asked("b", "new"), known("a", "", None), ChangeDirection("a", "b", False)),
-        (asked("a", "newest"), known("a", "", None), There("a")),
+        (asked("a", "newest"), known("a", "", None), there("a")),
         # A relay has made it the newest, and no change was ever begun to it.
         (asked("b", "newest"), known("b", "a", None), ChangeDirection("a", "b", False)),
-        (asked("new", "newest"), known("new", "old", replace(CHANGE, step="")), There("new")),
+        (asked("new", "newest"), known("new", "old", replace(CHANGE, step="")), there("new")),
         (
             asked("new", "newest"),
             known("new", "old", UNFINISHED),
@@ -187,7 +187,7 @@ LEFT_AGAIN = asked("new", "old", is_left=True, again=True)
     ],
 )
 def test_the_way_follows_from_the_file_and_the_journal(
-    question: Asked, recorded: dict[str, Any], way: ChangeDirection | There
+    question: Asked, recorded: dict[str, Any], way: ChangeDirection
 ) -> None:
     assert way_of(replace(question, **recorded)) == way
 
@@ -229,10 +229,9 @@ def test_invalid_way_is_refused_with_the_fix(question: Asked, recorded: dict[str
     ],
 )
 def test_job_already_back_is_there_if_requested_again(question: Asked) -> None:
-    there = way_of(replace(question, **known("old", "new", BACK_DONE)))
-    assert isinstance(there, There)
-    assert there.revision == "old"
-    assert pins.said(there.advice)
+    found = way_of(replace(question, **known("old", "new", BACK_DONE)))
+    assert (found.before, found.after) == ("old", "old")
+    assert pins.said(found.advice)
 
 
 # ── the gate ──

@@ -19,7 +19,6 @@ from migrator.stages.live.service import (
     REST_S,
     BeforeCommit,
     Flush,
-    LeftToTheRelay,
     Rest,
     Strict,
     refuse_new_revision,
@@ -110,7 +109,7 @@ def before_commit(writers: FakeWriters, strict: Any = None, rest: Rest | None = 
     def at_once(work: Callable[[], Any]) -> Any:
         return work()
 
-    return BeforeCommit(strict, leases, inside, at_once, LeftToTheRelay(), rest or Rest())
+    return BeforeCommit(strict, leases, inside, at_once, Rest(), rest or Rest())
 
 
 def test_transaction_that_cannot_see_other_commits_is_refused() -> None:
@@ -198,7 +197,7 @@ def test_after_a_failure_it_rests_and_then_tries_again() -> None:
         FakeWriters(lambda: now[0]), FakeRevisions(), Lifetimes(), lambda: now[0], all_answered
     )
     leases = SharedLeases(heartbeats, "relay", lambda: now[0], lambda: None)
-    flush = Flush(MemoryMarks().shown, away, leases, LeftToTheRelay(), Rest(lambda: now[0]))
+    flush = Flush(MemoryMarks().shown, away, leases, Rest(), Rest(lambda: now[0]))
     changes = [Change("customer", None, {"id": "integer:1"})]
     for now[0] in (0.0, 1.0, REST_S - 1, REST_S, REST_S + 1):
         assert not flush(changes)
@@ -219,9 +218,7 @@ def test_service_of_another_mapping_writes_nothing_and_logs_once() -> None:
         made.append(now[0])
         raise AssertionError
 
-    flush = Flush(
-        MemoryMarks().shown, relay, leases, LeftToTheRelay(Rest(lambda: now[0])), Rest(lambda: now[0])
-    )
+    flush = Flush(MemoryMarks().shown, relay, leases, Rest(lambda: now[0]), Rest(lambda: now[0]))
     with capture_logs() as logs:
         for now[0] in (0.0, 1.0, REST_S, 2 * REST_S):
             assert not flush([Change("customer", None, {"id": "integer:1"})])
