@@ -522,15 +522,12 @@ class _EntityCheck:
         yield from version_faults(self.plan, self.document)
         for column in self.plan.key:
             if what := row_key_fault(column):
-                yield self._fault((*self.at, "key"), f"{what}; name other columns in key:")
+                yield self.document.fault((*self.at, "key"), f"{what}; name other columns in key:")
         if why := key_doubt(self.plan):
             names = ", ".join(column.name for column in self.plan.key)
             what = f"no constraint proves that {names} identifies one row: {why}"
             ends = "two rows with one key stop a backfill, which checks for them before it starts"
-            yield self._fault((*self.at, "key"), f"{what}; {ends}", warning=True)
-
-    def _fault(self, at: Path, what: str, *, warning: bool = False) -> Fault:
-        return self.document.fault(at, what, warning=warning)
+            yield self.document.fault((*self.at, "key"), f"{what}; {ends}", warning=True)
 
     def _unread_joins(self) -> Iterator[Fault]:
         plan = self.plan
@@ -543,7 +540,7 @@ class _EntityCheck:
             for join in joins:
                 if join.alias not in read:
                     what = "no item uses this join, and each page pays for it; remove it"
-                    yield self._fault((*at, "join", join.alias), what, warning=True)
+                    yield self.document.fault((*at, "join", join.alias), what, warning=True)
 
     def _kept(self) -> Iterator[Fault]:
         table = self.mapping.table
@@ -555,13 +552,13 @@ class _EntityCheck:
                 mend = f"leave it out with keep: {{except: [{name}]}}"
                 if name in taken and name not in item.attributes:
                     what = f"the column '{name}' has the name of an attribute written by migrator"
-                    yield self._fault(at, f"{what}; {mend}, or rename the attribute in table")
+                    yield self.document.fault(at, f"{what}; {mend}, or rename the attribute in table")
                 column = column_of(name, self.plan)
                 if column is not None and name not in written:
                     if column.kind.name == "unknown":
-                        yield self._fault(at, refused(name, column, kept=True))
+                        yield self.document.fault(at, refused(name, column, kept=True))
                     elif warning := too_precise(name, column.kind, None):
-                        yield self._fault(at, warning, warning=True)
+                        yield self.document.fault(at, warning, warning=True)
 
     def _expiries(self) -> Iterator[Fault]:
         for item in self.plan.entity.items:
@@ -570,6 +567,8 @@ class _EntityCheck:
             kind, at = kind_of(item.expiry.path, self.plan), (*self.at, "items", item.type, "ttl")
             what = "" if kind is None else f"'{item.expiry.path}' is {kind.name}"
             if kind is not None and kind.name != "integer" and (item.expiry.per_s > 1 or item.expiry.zero):
-                yield self._fault(at, f"{what}; unit: and zero: need whole numbers")
+                yield self.document.fault(at, f"{what}; unit: and zero: need whole numbers")
             if kind is not None and kind.name not in ("timestamp", "date", "integer"):
-                yield self._fault(at, f"{what}; a TTL comes from a timestamp, a date or epoch seconds")
+                yield self.document.fault(
+                    at, f"{what}; a TTL comes from a timestamp, a date or epoch seconds"
+                )

@@ -198,7 +198,7 @@ class _PatternCheck:
             existing_keys = shown([key.partition for key in stored_keys(self.mapping, self.index)])
             where = self.index.name or self.mapping.table.name
             what = f"no item has a partition key of this form in {where}; existing: {existing_keys}"
-            yield self._fault((*self.key_at, 0), what)
+            yield self.document.fault((*self.key_at, 0), what)
             return
         yield from self._copy_faults(matching)
         yield from self._sort_faults(matching)
@@ -209,9 +209,6 @@ class _PatternCheck:
         if self.keys:
             yield from self._returned()
 
-    def _fault(self, at: Path, what: str, *, warning: bool = False) -> Fault:
-        return self.document.fault(at, what, warning=warning)
-
     def _copy_faults(self, matching: Sequence[StoredKey]) -> Iterator[Fault]:
         star = self.pattern.star
         if star is None or self.pattern.operation == "query":
@@ -221,7 +218,7 @@ class _PatternCheck:
             written = key.entity.copies(key.item.type)
             if written != int(read):
                 what = f"reads any of {read} copies of {key.item.type}, which has {written}"
-                yield self._fault((*self.key_at, 0), f"{what}; write the same number in both")
+                yield self.document.fault((*self.key_at, 0), f"{what}; write the same number in both")
 
     def _sort_faults(self, matching: Sequence[StoredKey]) -> Iterator[Fault]:
         for number, condition in enumerate(self.pattern.sort):
@@ -230,7 +227,7 @@ class _PatternCheck:
             at = (*self.key_at, 1, number) if several else (*self.key_at, 1)
             what = _sort_fault(condition, stored)
             if what:
-                yield self._fault(at, f"{what}; existing: {shown([(form,) for form in stored])}")
+                yield self.document.fault(at, f"{what}; existing: {shown([(form,) for form in stored])}")
 
     def _type_faults(self) -> Iterator[Fault]:
         named = [part for part in self.pattern.parts if part.type]
@@ -238,7 +235,7 @@ class _PatternCheck:
         for part in named:
             if part.type not in types:
                 what = f"item type '{part.type}' not found; known: {', '.join(sorted(types))}"
-                yield self._fault((*self.returns_at, part.name, "type"), what)
+                yield self.document.fault((*self.returns_at, part.name, "type"), what)
 
     def _prefix_warnings(self) -> Iterator[Fault]:
         for condition in self.pattern.sort:
@@ -247,7 +244,7 @@ class _PatternCheck:
             is_open = condition.operator == "begins_with" and not _closed(value, separator)
             if is_open and not self._sql_has_prefix(value):
                 what = f"a prefix that does not end in '{separator}' also matches longer names (eng, engineering)"
-                yield self._fault((*self.key_at, 1), what, warning=True)
+                yield self.document.fault((*self.key_at, 1), what, warning=True)
 
     def _sql_has_prefix(self, value: Template) -> bool:
         """Whether SQL also finds texts that begin with the last parameter: LIKE :name || '%'."""
@@ -270,25 +267,25 @@ class _PatternCheck:
                         f"order: exact, but in the sort key {template.source} a text before '{separator}' sorts differently "
                         'than in SQL (space and ! come before #); write order: any, or separator: "\\u0001"'
                     )
-                    yield self._fault((*self.at, "order"), what, warning=True)
+                    yield self.document.fault((*self.at, "order"), what, warning=True)
                     return
 
     def _request_faults(self) -> Iterator[Fault]:
         pattern = self.pattern
         if pattern.consistent and not self.index.local:
             what = f"{self.index.name} is a global index, which has no consistent reads; query the table or a local index"
-            yield self._fault((*self.request_at, "consistent"), what)
+            yield self.document.fault((*self.request_at, "consistent"), what)
         keys = {attribute.name for attribute in self.index.attributes}
         for name in sorted(keys & {comparison.attribute for comparison in pattern.filters}):
             what = (
                 f"'{name}' is a key attribute, which DynamoDB cannot filter by; write the condition into key"
             )
-            yield self._fault((*self.request_at, "filter", name), what)
+            yield self.document.fault((*self.request_at, "filter", name), what)
         if pattern.filters and not self._is_one_item():
             what = "a filter does not reduce the cost: every item under the key is read and charged"
-            yield self._fault((*self.request_at, "filter"), what, warning=True)
+            yield self.document.fault((*self.request_at, "filter"), what, warning=True)
         if pattern.near and pattern.descending:
-            yield self._fault(
+            yield self.document.fault(
                 (*self.request_at, "descending"), "near returns the nearest first; leave descending out"
             )
         yield from self._projection_faults()
@@ -306,7 +303,7 @@ class _PatternCheck:
         for at, name in self._needed():
             if name not in held:
                 what = f"the index {self.index.name} does not contain '{name}'; add it to its project"
-                yield self._fault(at, what)
+                yield self.document.fault(at, what)
 
     def _needed(self) -> Iterator[tuple[Path, str]]:
         pattern = self.pattern
@@ -328,7 +325,7 @@ class _PatternCheck:
         yield from self._expiry()
         for part in self.pattern.parts:
             at = (*self.returns_at, part.name, "attributes") if part.name else self.returns_at
-            yield from (self._fault(at, what) for what in self._attribute_faults(part))
+            yield from (self.document.fault(at, what) for what in self._attribute_faults(part))
 
     def _returned_types(self) -> Iterator[Fault]:
         given = {key.item.type for key in self.keys}
@@ -337,16 +334,16 @@ class _PatternCheck:
             what = (
                 f"the key returns items of several types ({', '.join(sorted(given))}); return parts by type"
             )
-            yield self._fault(self.returns_at, f"{what}, or use a longer prefix", warning=True)
+            yield self.document.fault(self.returns_at, f"{what}, or use a longer prefix", warning=True)
         unmet = [part for part in self.pattern.parts if part.type and part.type not in given]
         known = _item_types(self.mapping) if unmet else set()
         for part in unmet:
             if part.type in known:
                 what = f"no {part.type} has such a key; the key returns {', '.join(sorted(given))}"
-                yield self._fault((*self.returns_at, part.name, "type"), what)
+                yield self.document.fault((*self.returns_at, part.name, "type"), what)
         for type_ in sorted(given - named if named else ()):
             what = f"the key also gives items of type {type_}, which are read and charged, but not returned"
-            yield self._fault(self.returns_at, what, warning=True)
+            yield self.document.fault(self.returns_at, what, warning=True)
 
     def _expiry(self) -> Iterator[Fault]:
         """DynamoDB deletes late, so readers hide expired items, which needs the TTL attribute in the index."""
@@ -355,7 +352,9 @@ class _PatternCheck:
         expiring = sorted({key.item.type for key in self.keys if key.item.expiry})
         if not held and expiring:
             what = f"{index.name} does not project '{table.ttl}', so {expiring[0]} items show until DynamoDB deletes them"
-            yield self._fault(self.returns_at, f"{what}, up to days after they expired; add it", warning=True)
+            yield self.document.fault(
+                self.returns_at, f"{what}, up to days after they expired; add it", warning=True
+            )
 
     def _attribute_faults(self, part: Part) -> Iterator[str]:
         keys = [key for key in self.keys if not part.type or key.item.type == part.type]

@@ -22,14 +22,10 @@ from migrator.source.engines.connect import engine_at
 
 
 def above(pairs: Pairs, places: Iterable[Place]) -> set[Place]:
-    return _closed([(child, parent) for parent, child in pairs], places)
+    return beneath([(child, parent) for parent, child in pairs], places)
 
 
 def beneath(pairs: Pairs, places: Iterable[Place]) -> set[Place]:
-    return _closed(pairs, places)
-
-
-def _closed(pairs: Pairs, places: Iterable[Place]) -> set[Place]:
     following: dict[Place, list[Place]] = {}
     for place, other in pairs:
         following.setdefault(place, []).append(other)

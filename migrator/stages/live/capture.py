@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
-from migrator.mapping.model.facts import Captured, EntityPlan
+from migrator.mapping.model.facts import EntityPlan
 from migrator.mapping.model.live import Capture, Installation, MarkedBy, Marks, Step, TableCapture, Tickets
 from migrator.mapping.model.table import TableDesign
 from migrator.runtime.errors import SettingsError, amount
@@ -100,7 +100,7 @@ class CaptureStage(Struct, frozen=True):
     marked_by: MarkedBy = "triggers"
 
     def refusals(self, plans: Sequence[EntityPlan]) -> list[str]:
-        refusals = self.capture.refusals(self._tables(plans), self.marked_by)
+        refusals = self.capture.refusals(self.capture.captured(plans), self.marked_by)
         if self.design.ttl is None:
             what = "the mapping's table has no TTL attribute, which the tombstones of deleted items need"
             refusals = [f"{what}; {NAME_TTL}", *refusals]
@@ -112,7 +112,7 @@ class CaptureStage(Struct, frozen=True):
             raise SettingsError("\n".join(["capture cannot be installed:", *refusals]))
 
     def steps(self, plans: Sequence[EntityPlan]) -> list[Step]:
-        return self.capture.install_steps(self._tables(plans), self.job, self.marked_by)
+        return self.capture.install_steps(self.capture.captured(plans), self.job, self.marked_by)
 
     def limits(self) -> list[str]:
         return self.capture.limits(self.marked_by)
@@ -121,7 +121,7 @@ class CaptureStage(Struct, frozen=True):
         """Raises: SettingsError with every refusal at once, before anything is installed."""
         self.refuse(plans)
         before = self.capture.installation()
-        tables = tuple(table.name for table in self._tables(plans))
+        tables = tuple(table.name for table in self.capture.captured(plans))
         steps = self.steps(plans)
         for step in steps:
             self.capture.do(step)
@@ -135,7 +135,7 @@ class CaptureStage(Struct, frozen=True):
         return self._status(plans, self.capture.installation())
 
     def _status(self, plans: Sequence[EntityPlan], installation: Installation | None) -> CaptureStatus:
-        states = self.capture.states(self._tables(plans))
+        states = self.capture.states(self.capture.captured(plans))
         return CaptureStatus(installation, tuple(states), self.capture.means)
 
     def installation_of_job(self, plans: Sequence[EntityPlan]) -> Installation | None:
@@ -186,9 +186,6 @@ class CaptureStage(Struct, frozen=True):
     def raise_epoch(self, tickets: Tickets, known_tickets: Sequence[int]) -> int:
         """Return the new epoch, with tickets above the source's own and `known_tickets` (of journal and table)."""
         return tickets.raise_epoch(max([tickets.highest(), *known_tickets]))
-
-    def _tables(self, plans: Sequence[EntityPlan]) -> list[Captured]:
-        return self.capture.captured(plans)
 
     def _other_job(self) -> list[str]:
         return list(filter(None, [of_another(self.capture.installation(), self.job)]))

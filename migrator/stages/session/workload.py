@@ -127,7 +127,7 @@ class Workload(Struct, frozen=True):
             return False  # such as a table that takes too long to scan
 
     def _first_row(self, table: TableFacts, column: Column, condition: str) -> str:
-        spell = self._speller.name
+        spell = self.spelled
         place = ".".join(map(spell, filter(None, (table.schema, table.real))))
         name = spell(column.real)
         value = f"CAST({name} AS {column.kind.read_as})" if column.kind.read_as else name
@@ -148,8 +148,4 @@ class Workload(Struct, frozen=True):
         return True
 
     def spelled(self, name: str) -> str:
-        return self._speller.name(name)
-
-    @property
-    def _speller(self) -> Speller:
-        return Speller("", self.facts.dialect)
+        return Speller("", self.facts.dialect).name(name)
