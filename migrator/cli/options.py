@@ -313,7 +313,9 @@ def refuse_strange(session: JobSession, *, older: bool, warns: bool, begins: boo
             session.refuse_strange(session.target_with_short_wait, older=older)
         # Also if the table does not answer: this asks the source.
         try:
-            session.refuse_unknown(begins=begins, unless=lambda: begins and _is_empty(session))
+            session.refuse_unknown(
+                begins=begins, unless=lambda: begins and not any(session.target_with_short_wait.pages())
+            )
         except UnaskedSourceError:
             if not begins:  # these read the source themselves, and report the obstacle in more detail
                 raise
@@ -331,10 +333,6 @@ def _noting_failures(*, warns: bool) -> Iterator[list[str]]:
         if warns:
             _warn(error, "whether this journal is the table's could not be asked")
         failures.append(str(error))
-
-
-def _is_empty(session: JobSession) -> bool:
-    return not any(session.target_with_short_wait.pages())
 
 
 def _keep(session: JobSession) -> None:

@@ -64,7 +64,8 @@ class FittedTable(Table):
         for at, row in enumerate(self.rows, 1):
             name, *others = (cells[at] for cells in columns)
             if name.cell_len > widths[0]:
-                yield Text(name.plain, Style.combine([Style.parse(str(row.style or "none")), _style(name)]))
+                styles = (Style.parse(str(of.style or "none")) for of in (row, name))
+                yield Text(name.plain, Style.combine(styles))
                 name = Text("")
             yield self._part(widths, (name, *others), row.style)
 
@@ -99,10 +100,6 @@ def table_of(columns: Sequence[str], rows: Iterable[Sequence[object]], **look: A
     for row in rows:
         table.add_row(*(cell if isinstance(cell, Text) else Text(plain(cell)) for cell in row))
     return table
-
-
-def _style(text: Text) -> Style:
-    return Style.parse(str(text.style or "none"))
 
 
 def _text(console: Console, cell: RenderableType) -> Text:
@@ -386,7 +383,7 @@ def sql_text(steps: Sequence[Step]) -> str:
 
     Delimiters mark the end of triggers with semicolons for clients of MariaDB and MySQL.
     """
-    parts = [f"-- {step.table or 'our own'}\n{_statements(step.statements)}" for step in steps]
+    parts = [f"-- {step.table or 'our own'}\n{''.join(map(_ended, step.statements))}" for step in steps]
     return "\n".join(parts)
 
 
@@ -398,10 +395,6 @@ def alembic_text(steps: Sequence[Step], job: str) -> str:
     revision = hashlib.sha256("\0".join(up).encode()).hexdigest()[:12]
     template = text_template("migrator.cli", "templates/alembic.py.j2", repr=repr)
     return f"{template.render(job=job, revision=revision, up=up, down=down)}\n"
-
-
-def _statements(statements: Sequence[str]) -> str:
-    return "".join(map(_ended, statements))
 
 
 def _ended(statement: str) -> str:

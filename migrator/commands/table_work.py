@@ -286,16 +286,12 @@ def _print(checks: list[Check]) -> None:
     # One column for both: few checks need a fix, and a column of fixes would leave the others no width.
     table = FittedTable("check", "state", "what, and how to fix it", box=None, pad_edge=False)
     for check in checks:
-        said = "\n→ ".join(_plain(whole(text)) for text in (check.what, check.mend) if text)
+        said = "\n→ ".join(whole(text).replace("[", "\\[") for text in (check.what, check.mend) if text)
         table.add_row(check.name, f"[{_COLOURS[check.state]}]{check.state}[/]", said)
     cli.stdout().print(table)
     counts = Counter(check.state for check in checks)
     states = ", ".join(f"{counts[state]} {state}" for state in _COLOURS if counts[state])
     cli.print_folded(f"{len(checks)} checks: {states}")
-
-
-def _plain(text: str) -> str:
-    return text.replace("[", "\\[")
 
 
 def refuse_readers(

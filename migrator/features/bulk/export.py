@@ -118,10 +118,6 @@ def packed(lines: Sequence[bytes]) -> bytes:
 # ── Pages merged into parts, and the manifest ──
 
 
-def _nothing(part: PartFile) -> None:
-    return
-
-
 class Publication(Struct, frozen=True):
     """Makes an export of a run whose pages are all written. Holds one uncompressed part in memory.
 
@@ -136,7 +132,7 @@ class Publication(Struct, frozen=True):
     unproved: Mapping[str, frozenset[str]]
     part_bytes: int
     check: Callable[[], None]
-    told: Callable[[PartFile], None] = _nothing
+    told: Callable[[PartFile], None] = lambda part: None
 
     def publish(self, entities: Sequence[CompiledEntity], about: Mapping[str, Any]) -> Manifest:
         """`about`: the manifest's fields besides run and parts. Repeatable, with the same bytes.

@@ -25,7 +25,6 @@ from migrator.mapping.model.questions import (
     NumberSpan,
     Path,
     QuestionCondition,
-    Statement,
     StatementQuestion,
     Unserved,
     column_at,
@@ -663,7 +662,9 @@ class _Placing:
             name = free_name(self._name(access.question), named)
             notes = (*access.question.notes, *access.notes, *self._rewrites(access.stored))
             named[name] = replace(access, name=name, notes=notes)
-        unserved = tuple(sorted(self.unserved, key=lambda other: _place(other.statement)))
+        unserved = tuple(
+            sorted(self.unserved, key=lambda other: (-other.statement.calls, other.statement.sql))
+        )
         return PlacedTables(
             self.names,
             self.homes,
@@ -982,10 +983,6 @@ def _worded(word: str, columns: Sequence[str]) -> str:
     if not columns:
         return f"ALL_{word}"
     return "_".join([word, "BY", *(plain_name(name).upper() for name in columns)])
-
-
-def _place(statement: Statement) -> tuple[float, str]:
-    return -statement.calls, statement.sql
 
 
 def _asked(question: StatementQuestion) -> set[str]:

@@ -616,13 +616,11 @@ def proof_of(url: str, mapping: Path, design: PlacedTables, figures: Figures) ->
         session = until.enter_context(open_alone("init", url, mapping, tuning, stop))
         if session is None:
             return Proof(missing=f"the embedded DynamoDB is not installed; {how_to_install('local')}")
-        large = {name for name in design.homes if _is_large(name, figures)}
+        large = {
+            name for name in design.homes if name not in figures.exact or figures.rows.get(name, 0) > ROWS
+        }
         empty = {name for name in figures.exact if not figures.rows.get(name)}
         return _proof(_run_edges(until, session), session, design, large, empty)
-
-
-def _is_large(table: str, figures: Figures) -> bool:
-    return table not in figures.exact or figures.rows.get(table, 0) > ROWS
 
 
 def _run_edges(until: ExitStack, session: JobSession) -> RunEdges:

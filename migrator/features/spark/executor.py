@@ -204,15 +204,13 @@ class _Process:
         who = f"{given.who}.{secrets.token_hex(4)}"
         session = stack.enter_context(JobSession(job, "spark", stop=self.stop))
         joining = Joining(job, who, given.connections, 1, given, is_counted=False)
-        joined = stack.enter_context(OPENED[given.kind](session, joining, _log_line))
+        joined = stack.enter_context(
+            OPENED[given.kind](session, joining, lambda line: _log.debug("told", line=line))
+        )
         if joined.run.id != given.run:
             raise SettingsError(f"run {joined.run.id} is running, and the driver's is {given.run}")
         claims = stack.enter_context(PageClaims(session.journal, joined.run, who, self.stop))
         return joined, claims
-
-
-def _log_line(line: str) -> None:
-    _log.debug("told", line=line)
 
 
 def _kept_for(given: TaskInput) -> _Process:

@@ -32,7 +32,6 @@ from migrator.mapping.model.mapping import (
     SCHEMA_PATH,
     TRANSFORM,
     Collection,
-    Computed,
     Condition,
     Const,
     Entity,
@@ -245,7 +244,8 @@ class _Planner:
             if table.column(name) is not None:
                 what = f"table {table.name} has a column '{name}'; choose another name"
                 self.fault((*self.at, "columns", path), what)
-            added.append(_computed_column(name, computed))
+            kind = _kind_written(computed.type)
+            added.append(Column(name, name, kind, declared=computed.type or "", sql=computed.sql))
         return replace(table, columns=(*table.columns, *added))
 
     def want(self, scope: Scope, path: str, at: Path, lists: dict[str, Scope] | None = None) -> None:
@@ -398,10 +398,6 @@ class _Planner:
         return tuple(
             (_real(root, ours), _real(root, theirs)) for ours, theirs in zip(design.by, referred, strict=True)
         )
-
-
-def _computed_column(name: str, computed: Computed) -> Column:
-    return Column(name, name, _kind_written(computed.type), declared=computed.type or "", sql=computed.sql)
 
 
 def _kind_written(written: str | None) -> Kind:

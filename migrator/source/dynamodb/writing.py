@@ -86,7 +86,7 @@ class Clients:
 
     def attach(self, clients: Any) -> None:
         """`clients`: one boto3 client or resource, or a list. Raises: SettingsError for anything else."""
-        for events in [_events_of(one) for one in _listed(clients)]:
+        for events in [*map(_events_of, clients if isinstance(clients, (list, tuple)) else [clients])]:
             for name, handler in self._handlers.items():
                 events.register(name, handler, unique_id=f"migrator-{name}-{id(self)}")
             self._attached.append(events)
@@ -131,10 +131,6 @@ class Clients:
             if not text.lstrip().lower().startswith("select") and any(name in text for name in real):
                 what = "dual write: a writing PartiQL statement does not name the documents that it changes"
                 raise UnmarkedError(f"{what}; use PutItem, UpdateItem, DeleteItem or their batches")
-
-
-def _listed(clients: Any) -> list[Any]:
-    return list(clients) if isinstance(clients, (list, tuple)) else [clients]
 
 
 def _events_of(client: Any) -> Any:

@@ -292,13 +292,10 @@ def named(table: TableFacts, alias: str) -> FromClause:
 
 
 def unnamed(table: TableFacts) -> sa.TableClause:
-    columns = (_column(column) for column in table.columns if column.sql is None)
+    plain = (column for column in table.columns if column.sql is None)
+    columns = (sa.column(quoted_name(column.real, True), ColumnType.of(column)) for column in plain)
     schema = None if table.schema is None else quoted_name(table.schema, True)
     return sa.table(quoted_name(table.real, True), *columns, schema=schema)
-
-
-def _column(column: Column) -> sa.ColumnClause[Any]:
-    return sa.column(quoted_name(column.real, True), ColumnType.of(column))
 
 
 def column_of(table: FromClause, real: str) -> ColumnElement[Any]:

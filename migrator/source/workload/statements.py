@@ -424,17 +424,13 @@ def _markdown(text: str) -> list[tuple[int, list[str]]]:
     for number, line in enumerate(text.split("\n"), 1):
         bare = line.strip()
         if not bare.startswith("|"):
-            if rows and _has_columns(rows[0][1]):
+            if rows and any(title.lower() in _COLUMNS for title in rows[0][1]):
                 break
             rows = []
         elif not (rows and _RULE.fullmatch(bare)):
             cells = [cell.replace("\\|", "|").strip() for cell in _CELL.split(bare.strip("|"))]
             rows.append((number, [_unquoted(cell) for cell in cells]))
     return rows
-
-
-def _has_columns(head: Sequence[str]) -> bool:
-    return any(title.lower() in _COLUMNS for title in head)
 
 
 def _unquoted(cell: str) -> str:

@@ -66,7 +66,7 @@ def still_needed(dependence: Dependence, limits: CutoverSettings) -> list[Line]:
 
 def before_the_end(dependence: Dependence, limits: CutoverSettings) -> list[Line]:
     return [
-        *_complete(dependence),
+        _complete_line("every pattern is complete: no reader uses SQL", dependence.reading, "they are"),
         *_confirmed(dependence),
         *_services(dependence),
         *_silent(dependence),
@@ -89,10 +89,6 @@ def _patterns(dependence: Dependence) -> Iterator[Line]:
 
 def _next_move_of(pattern: str) -> str:
     return f"`migrator cutover advance --dry-run JOB {pattern}` lists what the next move of {pattern} needs"
-
-
-def _complete(dependence: Dependence) -> Iterator[Line]:
-    yield _complete_line("every pattern is complete: no reader uses SQL", dependence.reading, "they are")
 
 
 def _complete_line(requirement: str, left: Sequence[str], none_left: str) -> Line:
