@@ -78,7 +78,7 @@ def name(request: pytest.FixtureRequest) -> str:
 _SERVERS = [
     "sqlite",
     pytest.param("postgresql", marks=pytest.mark.postgres),
-    pytest.param("mariadb", marks=pytest.mark.mariadb),
+    pytest.param("mariadb", marks=pytest.mark.mysql),
 ]
 
 
