@@ -13,7 +13,7 @@ from pathlib import Path
 import sqlalchemy as sa
 from sqlalchemy.dialects import registry
 from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
-from sqlalchemy.engine import URL, Connection
+from sqlalchemy.engine import URL
 
 from migrator.runtime.errors import SettingsError
 from migrator.runtime.values import replace
@@ -42,14 +42,9 @@ def _opened(address: Address, connection_options: ConnectionOptions) -> sa.Engin
         path = Path(address.url().database or "").as_uri()
         return sqlite3.connect(f"{path}?mode=ro", uri=True, isolation_level=None, check_same_thread=False)
 
-    def begin(connection: Connection) -> None:
-        connection.exec_driver_sql("BEGIN")
-
-    made = sa.create_engine(
+    return sa.create_engine(
         f"{NAME}://", creator=connect, poolclass=sa.QueuePool, pool_size=connection_options.pool_size
     )
-    sa.event.listen(made, "begin", begin)
-    return made
 
 
 POND = replace(
@@ -65,6 +60,7 @@ POND = replace(
         extra=None,
         checked_url=_checked_url,
         open=_opened,
+        begins=lambda *_: "BEGIN",
         raw=frozenset(),
         fetched=SQLITE.connecting.fetched,
     ),

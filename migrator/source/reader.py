@@ -516,8 +516,11 @@ class SqlSource(SqlTotals):
 
         sql, bound = bound_statement(checked_statement(str(statement), self.dialect, schema), params)
         self.pace.wait()
-        work = partial(first_rows, statement=sql, params=bound, at_most=at_most)
-        rows = self._reading.read(what, work)
+        if at_most is None and isinstance(self._reading, Reading):
+            rows = self._reading.rows(what, sql, bound)
+        else:
+            work = partial(first_rows, statement=sql, params=bound, at_most=at_most)
+            rows = self._reading.read(what, work)
         self.pace.took(len(rows))
         return rows
 

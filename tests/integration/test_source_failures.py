@@ -8,10 +8,11 @@ import socket
 import sqlite3
 import struct
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -216,16 +217,27 @@ def test_a_value_that_python_cannot_hold_ends_no_page(postgres_url: str) -> None
     assert found[0] == (10, "infinity")
 
 
-def test_a_connection_that_broke_between_two_pages_is_replaced(postgres_url: str) -> None:
-    with postgresql_database(postgres_url) as url, closing(SqlSource(source_url(url))) as source:
+@pytest.mark.parametrize(
+    "read", [lambda source: source.count(PLAN), lambda source: source.query("SELECT 1", {})]
+)
+def test_second_try_succeeds_if_all_connections_broke(
+    postgres_url: str, read: Callable[[SqlSource], Any]
+) -> None:
+    twice = Retry(Backoff(attempts=2, base_s=0.01))
+    with (
+        postgresql_database(postgres_url) as url,
+        closing(SqlSource(source_url(url), ConnectionOptions(pool_size=3), retry=twice)) as source,
+    ):
         fill_postgresql(url)
         assert source.count(PLAN) == 5
+        with source.engine.connect(), source.engine.connect(), source.engine.connect():
+            pass
         with psycopg.connect(url, autocommit=True) as server:
             server.execute(
                 "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity"
                 " WHERE datname = current_database() AND application_name = 'migrator'"
             )
-        assert source.count(PLAN) == 5
+        assert read(source)
 
 
 # ── SQLite ──

@@ -289,6 +289,7 @@ class Connecting(Struct, frozen=True):
     `checked_url`: with our driver's name, from the URL and the allowed forms as text; raises SettingsError if
     it is not one of this engine's.
     `open`: the SQLAlchemy engine, not connected yet.
+    `begins`: the statement that begins each of its transactions, from a connection's `info`; '' for none.
     `raw`: kinds that can be read as the server's own text.
     `fetched`: the rows of a SELECT, with the columns at these places read so.
     """
@@ -301,6 +302,7 @@ class Connecting(Struct, frozen=True):
     extra: tuple[str, str] | None
     checked_url: Callable[[URL, str], URL]
     open: Callable[[Address, ConnectionOptions], sa.Engine]
+    begins: Callable[[ConnectionOptions, Mapping[Any, Any]], str]
     raw: frozenset[KindName]
     fetched: Callable[[Connection, sa.Executable, frozenset[int]], RawPage]
 

@@ -7,7 +7,7 @@ import os
 import subprocess
 import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -15,6 +15,7 @@ import sqlalchemy as sa
 from msgspec import Struct
 from sqlalchemy.engine import URL, Connection, Engine, make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SAWarning
+from sqlalchemy.pool import PoolProxiedConnection
 
 from migrator.mapping.model.facts import ForeignKey, SchemaFacts, TableFacts
 from migrator.mapping.model.mapping import Mapping as DesignMapping
@@ -280,7 +281,24 @@ def _output(command: Sequence[str]) -> str:
 
 def read_engine(address: Address, connection_options: ConnectionOptions) -> Engine:
     """An engine that is not connected yet; each new connection asks the address again. Raises: SettingsError."""
-    return engine_of(address.url().get_backend_name()).connecting.open(address, connection_options)
+    connecting = engine_of(address.url().get_backend_name()).connecting
+    engine = connecting.open(address, connection_options)
+    begins = partial(connecting.begins, connection_options)
+    engine.update_execution_options(migrator_begins=begins)
+
+    def begin(connection: Connection) -> None:
+        if not connection_options.writes:
+            begin_reading(engine, connection.connection)
+        elif statement := begins(connection.info):
+            connection.exec_driver_sql(statement)
+
+    sa.event.listen(engine, "begin", begin)
+    return engine
+
+
+def begin_reading(engine: Engine, borrowed: PoolProxiedConnection) -> None:
+    """Begin a read_engine's transaction by the driver: through SQLAlchemy that takes as long as a short statement."""
+    borrowed.cursor().execute(engine.get_execution_options()["migrator_begins"](borrowed.info))
 
 
 def write_engine(address: Address, connection_options: ConnectionOptions) -> Engine:

@@ -7,14 +7,14 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
-from functools import partial
+from functools import lru_cache, partial
 from itertools import repeat
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine
 from sqlalchemy.exc import SQLAlchemyError
-from sqlalchemy.pool import Pool
+from sqlalchemy.pool import Pool, PoolProxiedConnection
 
 from migrator.mapping.items.native import InPlace
 from migrator.mapping.model.facts import CollectionPlan, EntityPlan
@@ -43,7 +43,14 @@ from migrator.runtime.system import tell_of_forks
 from migrator.runtime.values import replace
 from migrator.source.engines import shared
 from migrator.source.engines.base import Address, ConnectionOptions
-from migrator.source.engines.connect import ENGINES, engine_at, place_of, read_engine, write_engine
+from migrator.source.engines.connect import (
+    ENGINES,
+    begin_reading,
+    engine_at,
+    place_of,
+    read_engine,
+    write_engine,
+)
 from migrator.source.engines.ddl import Ddl
 from migrator.source.sql.selects import Key
 
@@ -123,19 +130,29 @@ class Reading:
         self._reached = False
         self._inherited: list[Pool] = []
         tell_of_forks(self)
-        driver_error: type[Exception] = engine.dialect.loaded_dbapi.Error
+        self._driver_error: type[Exception] = engine.dialect.loaded_dbapi.Error
         # UnicodeError and OverflowError: sqlite3 cannot bind half a surrogate pair, or more than 64 bits.
-        self._failures = (SQLAlchemyError, driver_error, UnicodeError, OverflowError)
+        self._failures = (SQLAlchemyError, self._driver_error, UnicodeError, OverflowError)
 
     def read(self, doing: str, work: Callable[[Connection], Result]) -> Result:
         """`work` runs in its own snapshot, and may be called again on another connection.
 
         Raises: SourceError, without the driver's message; Interrupted.
         """
+        return self._tried(doing, partial(self._once, work))
+
+    def rows(self, doing: str, statement: sa.TextClause, params: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+        """All rows of one statement in its own snapshot, by the driver alone: SQLAlchemy's part would take longer than
+        a short statement.
+
+        Raises: as `read`.
+        """
+        assert self._admit is of_the_source
+        return self._tried(doing, partial(self._rows, statement, params))
+
+    def _tried(self, doing: str, once: Callable[[], Result]) -> Result:
         try:
-            return self._retry.call(
-                doing, partial(self._once, work), self._can_pass, partial(self._gave_up, doing)
-            )
+            return self._retry.call(doing, once, self._can_pass, partial(self._gave_up, doing))
         except LongAnswerError:
             raise LongAnswerError(f"{self.place}: {doing}: {shared.long_answer()}") from None
         except self._failures as error:
@@ -158,13 +175,40 @@ class Reading:
     def _once(self, work: Callable[[Connection], Result]) -> Result:
         with self.engine.connect() as connection:
             self._reached = True
-            self._admit(connection)
             try:
+                self._admit(connection)
                 return work(connection)
-            except LongAnswerError:
-                # The rest of the answer is not read, so no other statement can follow.
-                connection.invalidate()
+            except BaseException as error:
+                self._end(connection, error)
                 raise
+
+    def _rows(self, statement: sa.TextClause, params: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+        sql, names, places = _compiled(statement, self.engine.dialect)
+        if not names <= params.keys():
+            raise sa.exc.InvalidRequestError("A value is required for bind parameter")
+        borrowed = self.engine.raw_connection()
+        self._reached = True
+        try:
+            begin_reading(self.engine, borrowed)
+            cursor = borrowed.cursor()
+            cursor.execute(sql, params if places is None else tuple(params[name] for name in places))
+            return list(cursor.fetchall())
+        except BaseException as error:
+            self._end(borrowed, error)
+            if not isinstance(error, self._driver_error):
+                raise
+            raise sa.exc.DBAPIError.instance(sql, None, error, Exception, hide_parameters=True) from None
+        finally:
+            borrowed.close()
+
+    def _end(self, borrowed: Connection | PoolProxiedConnection, error: BaseException) -> None:
+        """End a connection that is lost, or in the middle of an answer, so that no other statement can follow."""
+        if is_broken(error):
+            # The pool's other connections are also lost if the server restarted.
+            self.engine.dispose()
+        elif isinstance(error, Exception) and not isinstance(error, LongAnswerError):
+            return
+        borrowed.invalidate()
 
     def _can_pass(self, error: BaseException) -> bool:
         """Whether to retry: only for a server that was reached, or that answered itself, not for a wrong URL."""
@@ -204,6 +248,15 @@ def first_rows(
         if len(rows) > at_most and engine_at(connection).server.sends_to_the_end:
             _leave(connection)
         return rows
+
+
+@lru_cache(1_000)
+def _compiled(
+    statement: sa.TextClause, dialect: sa.Dialect
+) -> tuple[str, frozenset[str], Sequence[str] | None]:
+    """The statement in the driver's form, its parameters, and their order if they have no names there."""
+    compiled = statement.compile(dialect=dialect)
+    return str(compiled), frozenset(compiled.params), getattr(compiled, "positiontup", None)
 
 
 def _leave(connection: Connection) -> None:

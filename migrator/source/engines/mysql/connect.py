@@ -17,7 +17,6 @@ from pymysql.cursors import Cursor
 from pymysql.protocol import MysqlPacket
 from sqlalchemy import Executable
 from sqlalchemy.engine import Connection
-from sqlalchemy.engine import Connection as SqlConnection
 
 from migrator.mapping.model.edges import RawPage
 from migrator.mapping.model.table import RowTree
@@ -384,11 +383,6 @@ def _limits(connection: Session[Any], connection_options: ConnectionOptions) -> 
     return {"wait_timeout": idle_s} | (
         {"max_execution_time": max(1, round(limit_s * 1000))} if limit_s else {}
     )
-
-
-def begin(connection: SqlConnection) -> None:
-    # A snapshot at the first SELECT would do; READ ONLY is repeated here, since a query may change the default.
-    connection.exec_driver_sql("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY")
 
 
 def _zoned(text: str) -> Any:

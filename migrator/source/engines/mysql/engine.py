@@ -277,9 +277,12 @@ def _opened(address: base.Address, connection_options: base.ConnectionOptions) -
         lambda url: shared.unless_in(url, defaults) | connect.arguments(url.password),
     )
     sa.event.listen(engine, "connect", partial(connect.prepare, connection_options=connection_options))
-    if not connection_options.writes:
-        sa.event.listen(engine, "begin", connect.begin)
     return engine
+
+
+def _begins(connection_options: base.ConnectionOptions, _: object) -> str:
+    # A snapshot at the first SELECT would do; READ ONLY is repeated here, since a query may change the default.
+    return "" if connection_options.writes else "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY"
 
 
 def _fetched(connection: Connection, statement: sa.Executable, raw: frozenset[int]) -> RawPage:
@@ -304,6 +307,7 @@ MYSQL = base.Engine(
         extra=("mysql", "pymysql"),
         checked_url=_checked_url,
         open=_opened,
+        begins=_begins,
         raw=frozenset({"integer", "number", "date", "time", "timestamp"}),
         fetched=_fetched,
     ),

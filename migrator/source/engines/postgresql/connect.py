@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import socket
 import sys
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from functools import cache, partial
 from typing import Any, TypeVar
 
@@ -65,7 +65,7 @@ def prepare(
     Behind a pooler in transaction mode the server's session goes to a service next, with all its settings.
     """
     prepare_values(connection)
-    # Transactions are opened by `begin` alone, with all that they need in one message.
+    # Transactions are opened by `begins` alone, with all that they need in one message.
     connection.autocommit = True
     # A statement that was prepared in one session of the server is unknown in the next one.
     connection.prepare_threshold = None
@@ -84,10 +84,9 @@ def prepare(
         connection.adapters.register_dumper(str, _TolerantStrDumper)
 
 
-def begin(connection: SqlConnection, *, connection_options: ConnectionOptions) -> None:
-    """Begin with the transaction's settings in the same message."""
-    own, any_bytes = connection.info[_HAS_OWN_LIMIT], _ANY_BYTES in connection.info
-    connection.exec_driver_sql(_opening(connection_options, has_own=own, any_bytes=any_bytes))
+def begins(connection_options: ConnectionOptions, info: Mapping[Any, Any]) -> str:
+    """BEGIN with the transaction's settings in the same message."""
+    return _opening(connection_options, has_own=info[_HAS_OWN_LIMIT], any_bytes=_ANY_BYTES in info)
 
 
 class OneStatement(psycopg.Cursor[Any]):
@@ -102,7 +101,7 @@ class OneStatement(psycopg.Cursor[Any]):
     def _execute_send(
         self, query: PostgresQuery, *, force_extended: bool = False, binary: bool | None = None
     ) -> None:
-        # Only `begin` makes a text that begins so, and our check lets none pass. Source: PostgreSQL's documentation,
+        # Only `begins` makes a text that begins so, and our check lets none pass. Source: PostgreSQL's documentation,
         # "Extended Query": its query string may hold one statement alone.
         is_single = force_extended or not query.query.startswith(_OPENS)
         super()._execute_send(query, force_extended=is_single, binary=binary)
@@ -183,6 +182,7 @@ _OPENS = b"BEGIN ISOLATION LEVEL "
 _HAS_OWN_LIMIT = "migrator_has_own_limit"
 
 
+@cache
 def _opening(connection_options: ConnectionOptions, *, has_own: bool, any_bytes: bool) -> str:
     settings = {
         **_SETTINGS,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from importlib import import_module
 from typing import Any
@@ -296,8 +296,13 @@ def _opened(address: base.Address, connection_options: base.ConnectionOptions) -
         address, connection_options, lambda url: shared.unless_in(url, defaults) | {"client_encoding": "utf8"}
     )
     sa.event.listen(engine, "connect", partial(connect.prepare, connection_options=connection_options))
-    sa.event.listen(engine, "begin", partial(connect.begin, connection_options=connection_options))
     return engine
+
+
+def _begins(connection_options: base.ConnectionOptions, info: Mapping[Any, Any]) -> str:
+    from migrator.source.engines.postgresql import connect
+
+    return connect.begins(connection_options, info)
 
 
 def _fetched(connection: Connection, statement: sa.Executable, raw: frozenset[int]) -> RawPage:
@@ -322,6 +327,7 @@ POSTGRESQL = base.Engine(
         extra=("postgres", "psycopg"),
         checked_url=_checked_url,
         open=_opened,
+        begins=_begins,
         raw=frozenset({"integer", "number", "date", "time", "timestamp", "uuid"}),
         fetched=_fetched,
     ),

@@ -681,9 +681,12 @@ _NAME = "sqlite"
 
 class _TimedConnection(sqlite3.Connection):
     ends_at: float = math.inf
+    limit_s: float = math.inf
     answer_bytes: int = sys.maxsize
 
     def cursor(self, *_: Any) -> Any:
+        # One a statement.
+        self.ends_at = time.monotonic() + self.limit_s
         return super().cursor(_BoundedCursor)
 
 
@@ -742,13 +745,13 @@ def _opened(address: base.Address, connection_options: base.ConnectionOptions) -
         connection.execute(
             "PRAGMA synchronous = FULL" if connection_options.writes else "PRAGMA query_only = ON"
         )
+        if limit_s := connection_options.limit_s(0):
+            # SQLite has no statement timeout, but calls its progress handler regularly.
+            connection.limit_s = limit_s
+            connection.set_progress_handler(lambda: time.monotonic() > connection.ends_at, _STEPS_A_LOOK)
         return connection
 
-    engine = sa.create_engine(f"{_NAME}://", creator=connect, **connection_options.pool())
-    sa.event.listen(engine, "begin", _begin_writing if connection_options.writes else _begin)
-    if limit_s := connection_options.limit_s(0):
-        _limit_sqlite(engine, limit_s)
-    return engine
+    return sa.create_engine(f"{_NAME}://", creator=connect, **connection_options.pool())
 
 
 # One text that is not UTF-8 then refuses its row; sqlite3's own way, which is sooner, would end the whole page.
@@ -776,30 +779,10 @@ def _all(connection: Connection, statement: sa.Executable) -> list[tuple[Any, ..
         return list(result.cursor.fetchall())
 
 
-def _begin(connection: Connection) -> None:
-    # sqlite3 begins no transaction before a SELECT, so each SELECT of a page would see another snapshot.
-    # Through SQLAlchemy it takes as long as a short SELECT.
-    connection.connection.cursor().execute("BEGIN")
-
-
-def _begin_writing(connection: Connection) -> None:
-    # A transaction that reads first and then writes is refused if another one wrote in between.
-    connection.exec_driver_sql("BEGIN IMMEDIATE")
-
-
-def _limit_sqlite(engine: sa.Engine, limit_s: float) -> None:
-    """Abort long statements: SQLite has no statement timeout, but calls its progress handler regularly."""
-
-    def watch(connection: _TimedConnection, _: object) -> None:
-        connection.set_progress_handler(lambda: time.monotonic() > connection.ends_at, _STEPS_A_LOOK)
-
-    def start(_: object, cursor: sqlite3.Cursor, *__: object) -> None:
-        connection = cursor.connection
-        assert isinstance(connection, _TimedConnection)
-        connection.ends_at = time.monotonic() + limit_s
-
-    sa.event.listen(engine, "connect", watch)
-    sa.event.listen(engine, "before_cursor_execute", start)
+def _begins(connection_options: base.ConnectionOptions, _: object) -> str:
+    # sqlite3 begins no transaction before a SELECT, so each SELECT of a page would see another snapshot. And a transaction
+    # that reads first and then writes is refused if another one wrote in between.
+    return "BEGIN IMMEDIATE" if connection_options.writes else "BEGIN"
 
 
 _STEPS_A_LOOK = 10_000
@@ -919,6 +902,7 @@ SQLITE = base.Engine(
         extra=None,
         checked_url=_checked_url,
         open=_opened,
+        begins=_begins,
         raw=frozenset(),
         fetched=_fetched,
     ),
