@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
-from datetime import date, datetime, time, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Context, Decimal
 from functools import partial
 from typing import Any, TypeAlias, TypeGuard
@@ -79,8 +80,6 @@ def _column(plan: EntityPlan, expression: Expression) -> Behind:
 # ── Values of SQL answers, converted to the form that they have in an item, attribute by attribute ──
 
 Reader = Callable[[Any], Any]
-_SAME: Mapping[str, Any] = {"integer": int, "text": str}
-"""By kind of a column the type of its driver's values that items hold unchanged; of texts, those in ASCII."""
 _FINAL = frozenset({str, int, bool, bytes, type(None)})
 """Types of an item's values that an answer gives unchanged."""
 
@@ -103,20 +102,85 @@ def _reader(mapping: MappingModel, columns: set[Behind]) -> Reader:
         # An array, or the JSON text of one, with values that went through the filters.
         kind, ref = Kind("list"), Ref(("",), filters=(Filter("set"),))
     decode = decoder(kind)
+    if ref == Ref(("",)):
+        whole: Reader = partial(_read, decode)
+        return _SHORTCUTS[kind.name](kind, whole) if kind.name in _SHORTCUTS else whole
     filtered = compile_ref(ref, RowPlaces({"": 0}, around=FilterContext.of(mapping)))
-    is_column = ref == Ref(("",))
-    same = _SAME.get(kind.name) if is_column else None
+    return partial(_read, lambda raw: filtered((decode(raw),)))
+
+
+def _read(decode: Reader, raw: Any) -> Any:
+    try:
+        value = stored(attribute(decode(raw)))
+    except (RowError, ValueError):
+        value = raw
+    return value if type(value) in _FINAL else _plain(value)
+
+
+# ── The same in one function for the values that drivers usually return; `whole` reads all others ──
+
+
+def _integer(_: Kind, whole: Reader) -> Reader:
+    return lambda raw: raw if type(raw) is int or raw is None else whole(raw)
+
+
+def _text(_: Kind, whole: Reader) -> Reader:
+    return lambda raw: raw if raw is None or (type(raw) is str and raw.isascii()) else whole(raw)
+
+
+def _boolean(_: Kind, whole: Reader) -> Reader:
+    return lambda raw: (
+        raw if raw is None else raw == 1 if type(raw) in _WHOLE and 0 <= raw <= 1 else whole(raw)
+    )
+
+
+def _number(kind: Kind, whole: Reader) -> Reader:
+    scale = kind.scale
+    quantum = None if scale is None else Decimal(1).scaleb(-scale)
+    # Below it no two numbers of these decimals are the same float.
+    below = 0 if scale is None or scale < 0 else 10 ** (_DIGITS_OF_FLOAT - scale)
+    form = f"%.{scale}f"
 
     def read(raw: Any) -> Any:
-        if (type(raw) is same and (same is int or raw.isascii())) or (raw is None and is_column):
-            return raw
-        try:
-            value = stored(attribute(decode(raw) if is_column else filtered((decode(raw),))))
-        except (RowError, ValueError):
-            value = raw
-        return value if type(value) in _FINAL else _plain(value)
+        if type(raw) is Decimal and raw and (quantum is None or raw.same_quantum(quantum)):
+            return checked_number(raw)
+        if type(raw) is float and 0 < abs(raw) < below and float(text := form % raw) == raw:
+            return Decimal(text)
+        return whole(raw)
 
     return read
+
+
+def _timestamp(_: Kind, whole: Reader) -> Reader:
+    def read(raw: Any) -> Any:
+        if type(raw) is datetime:
+            text = raw.isoformat("T", "microseconds")
+            if raw.tzinfo is None:
+                return text
+            return f"{text[:-6]}Z" if raw.tzinfo is UTC else whole(raw)
+        if type(raw) is str and _SECONDS.fullmatch(raw):
+            try:
+                datetime.fromisoformat(raw)
+            except ValueError:
+                return whole(raw)
+            return f"{raw[:10]}T{raw[11:]}.000000"
+        return whole(raw)
+
+    return read
+
+
+_SHORTCUTS: Mapping[str, Callable[[Kind, Reader], Reader]] = {
+    "integer": _integer,
+    "text": _text,
+    "boolean": _boolean,
+    "number": _number,
+    "timestamp": _timestamp,
+}
+_WHOLE = frozenset({bool, int})
+# Hour 24 is the next midnight to newer versions of Python alone.
+_SECONDS = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[ T](?!24)[0-9]{2}:[0-9]{2}:[0-9]{2}")
+_DIGITS_OF_FLOAT = 15
+"""Source: IEEE 754, decimal digits that every 64-bit float keeps."""
 
 
 # ── Answers from items and rows ──
@@ -308,13 +372,11 @@ def handed(pattern: Pattern, parts: Mapping[str, Rows], origin: Side, kinds: Map
 
 
 def records(part: Part, rows: Rows, origin: Side, kinds: Kinds) -> Records:
-    dicts = (
-        {
-            name: value if type(value) in _FINAL else own_value(value)
-            for name, value in zip(part.attributes, row, strict=True)
-        }
+    names = part.attributes
+    dicts = [
+        {name: v if type(v) in _FINAL else own_value(v) for name, v in zip(names, row, strict=True)}
         for row in rows
-    )
+    ]
     return Records(dicts, origin, kinds)
 
 

@@ -278,12 +278,15 @@ def _of(*types: type, but: type | None = None) -> Checked:
     return check
 
 
+_of_str, _of_int = _of(str), _of(int, but=bool)
+
+
 def _text(value: Any) -> str:
-    return encodable(_of(str)(value))
+    return encodable(_of_str(value))
 
 
 def _integer(value: Any) -> int:
-    number = int(_of(int, but=bool)(value))
+    number = int(_of_int(value))
     if not _LOWEST <= number <= _HIGHEST:
         raise _TooLargeError
     return number

@@ -183,6 +183,7 @@ class Requests:
         self._key = tuple(attribute.name for attribute in mapping.table.key)
         self._index = mapping.table.asked(pattern.index)
         self._star = pattern.star
+        self._takes_all = _takes_all(pattern)
 
     def _compiled_key(self, template: Template, attribute: KeyAttribute) -> Compiled:
         return compile_key(template, attribute, self._places)
@@ -202,7 +203,9 @@ class Requests:
     def refuse_unfit(self, params: Dict[str, Any]) -> None:
         """Check the parameters only. Raises: SettingsError, as `of`."""
         operation = self.pattern.operation
-        if operation == "query":
+        if self._takes_all:
+            _limit(self.pattern, params)
+        elif operation == "query":
             self.tests(params)
         elif operation == "get":
             self._whole_keys(params)
@@ -275,6 +278,22 @@ class Requests:
             for key in self._whole_keys(given):
                 keys.setdefault(tuple(key.values()), key)
         return list(keys.values())
+
+
+def _takes_all(pattern: Pattern) -> bool:
+    """Whether all values of the parameters make a request, except of the limit.
+
+    Without filters a key's text exists for each value that is set; one that does not fit is NO_KEY, which only a bound
+    refuses.
+    """
+    optional = {param.name for param in pattern.params if param.optional}
+    refs = [ref for template in pattern.templates for ref in template.refs]
+    return (
+        not pattern.filters
+        and not any(ref.filters or optional.intersection(ref.paths) for ref in refs)
+        and all(condition.operator == "equal" for condition in pattern.sort[:-1])
+        and all(condition.operator in ("equal", "begins_with") for condition in pattern.sort[-1:])
+    )
 
 
 # ── query ───────────────────────────────────────────────────────────────────────────────────────

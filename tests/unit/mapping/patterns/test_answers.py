@@ -1,14 +1,19 @@
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta, timezone
 from decimal import Decimal
+from functools import partial
 from typing import Any
 from uuid import UUID
 
 import pytest
 
+from migrator.mapping.items.values import decoder
+from migrator.mapping.model.facts import Kind
 from migrator.mapping.model.mapping import Part
-from migrator.mapping.patterns.answers import Designs, plain_rows, readers_for
+from migrator.mapping.patterns.answers import _SHORTCUTS, Designs, _read, plain_rows, readers_for
+from migrator.runtime.errors import RowError
 from tests.golden.heart import check, facts, table
 
 TEXT = """
@@ -98,3 +103,34 @@ def test_attribute_of_two_kinds_is_compared_as_it_is() -> None:
     assert read("", "at", "2021-01-02 03:04:05") == ["2021-01-02 03:04:05"]
     assert read("Other", "at", 7) == [7]
     assert read("", "amount", 0.1) == [Decimal("0.10")]
+
+
+USUAL_AND_ODD: dict[Kind, list[Any]] = {
+    Kind("timestamp"): [
+        *("2021-01-02 03:04:05", "2021-01-02T03:04:05", "2021-02-30 03:04:05", "2021-01-02 24:00:00"),
+        *("2021-01-02 03:04:05.5", "2021-01-02 03:04:05Z", "2021-W01-1T03:04:05", "infinity"),
+        *(datetime(1, 1, 1), datetime(2021, 1, 2, 3, 4, 5, 6), datetime(2021, 1, 2, tzinfo=UTC)),
+        datetime(2021, 1, 2, tzinfo=timezone(timedelta(hours=2))),
+    ],
+    Kind("number", scale=2): [
+        *(1.005, 0.1 + 0.2, -19.5, 0.0, -0.0, 1e15, 123456789012.25, 12345678901234.25, float("inf")),
+        *(Decimal("1.50"), Decimal("1.5"), Decimal("0.00"), Decimal("1.005"), 3, True),
+    ],
+    Kind("boolean"): [0, 1, True, False, 2, -1, "t"],
+    Kind("integer"): [0, 2**70, 1.0, 1.5, "7", True],
+    Kind("text"): ["", "a", "\u00e9", b"a"],
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "raw"), [(kind, raw) for kind, values in USUAL_AND_ODD.items() for raw in [*values, None]]
+)
+def test_shortcut_of_a_kind_gives_its_decoders_value(kind: Kind, raw: Any) -> None:
+    def value_of(read: Callable[[Any], Any]) -> Any:
+        try:
+            return repr(read(raw))
+        except RowError as error:
+            return str(error)
+
+    whole = partial(_read, decoder(kind))
+    assert value_of(_SHORTCUTS[kind.name](kind, whole)) == value_of(whole)
