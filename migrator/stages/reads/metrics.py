@@ -264,7 +264,9 @@ class _Minute:
         self.changed = True
         if event.answered is not None:
             self._answered[event.answered] += 1
-            self._latency.setdefault(event.answered, Latencies()).record(event.took_ms)
+            if event.answered not in self._latency:
+                self._latency[event.answered] = Latencies()
+            self._latency[event.answered].record(event.took_ms)
         if event.failed is not None:
             self._errors[event.failed] += 1
         if event.dropped:
@@ -272,7 +274,8 @@ class _Minute:
         if event.verdict is not None:
             self._verdicts[event.verdict] += 1
             self._kinds[event.kind] += 1
-        self._differences.update(event.differences)
+        if event.differences:
+            self._differences.update(event.differences)
 
     def lose(self, count: int) -> None:
         self.changed = True
