@@ -27,7 +27,6 @@ from migrator.cli.inert import plain
 from migrator.cli.options import print_folded, say, stdout, stop_on_signals
 from migrator.cli.text import table_of
 from migrator.commands.mapping_source import null_doubts
-from migrator.mapping.capacity.advice import Host
 from migrator.mapping.items.changes import unread_tables
 from migrator.mapping.model.capacity import Capacity, PatternReads, Rewrite, Spread, Way, WriteRates
 from migrator.mapping.model.report import SampleItem, ShownCollection, View
@@ -649,7 +648,8 @@ def _around(
         units_per_s=units_per_s,
         limit=limit,
         price=price,
-        host=Host(min(usable_cores(), MOST_UNASKED), on_server=job.journal is not None),
+        cores=min(usable_cores(), MOST_UNASKED),
+        is_journal_on_server=job.journal is not None,
         unpriced="" if price else f"no price is known for the region {region}; known: {known}; pass --region",
         notes=tuple(notes),
         whole_keys=whole_keys,

@@ -25,7 +25,6 @@ from migrator.cli.lag import Lag, lag_of, open_line
 from migrator.cli.options import belonging, stdout, stop_on_signals
 from migrator.cli.text import table_of
 from migrator.features.report.gather import LIGHT, Report, ReportOptions, ReportRecords, ReportSides
-from migrator.mapping.capacity.advice import Host
 from migrator.mapping.model.capacity import Capacity, Costs, PatternCost, WriteRates
 from migrator.mapping.model.durations import age_text, minute
 from migrator.mapping.model.evidence import PHASES, SIDES, Side
@@ -568,7 +567,8 @@ def _capacity(session: JobSession, options: ReportOptions, notes: list[str]) -> 
         limit="",
         price=price,
         unpriced=f"no price is known for the region {region}",
-        host=Host(1, on_server=False),
+        cores=1,
+        is_journal_on_server=False,
         whole_keys=options.whole_keys or options.whole_values,
     )
     try:

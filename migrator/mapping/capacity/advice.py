@@ -42,22 +42,13 @@ _GB = 1024**3
 _CENT = Decimal("0.01")
 
 
-class Host(Struct, frozen=True):
-    """The machine that runs commands.
-
-    `cores`: usable by processes.
-    `on_server`: several hosts need the journal on a server.
-    """
-
-    cores: int
-    on_server: bool
-
-
 class Filling(Struct, frozen=True):
     """Cost of filling a table.
 
     `busiest_units`: of the table or the busiest index.
     `limit`: what sets `units_per_s`.
+    `cores`: of the host that runs commands, usable by processes.
+    `is_journal_on_server`: several hosts need that.
     """
 
     plain_items: int
@@ -67,6 +58,8 @@ class Filling(Struct, frozen=True):
     units_per_s: float
     limit: str
     json_bytes: int
+    cores: int
+    is_journal_on_server: bool
     no_import: str = ""
 
     @property
@@ -82,9 +75,9 @@ class Filling(Struct, frozen=True):
         return f"{self.units_per_s:,.0f} write units a second, {self.limit}"
 
 
-def ways_of(filling: Filling, host: Host, price: Price | None) -> list[Way]:
+def ways_of(filling: Filling, price: Price | None) -> list[Way]:
     usd = None if price is None else price.write * filling.write_units / 1_000_000
-    return [_batches(filling, host, usd), *_spark(filling, host, usd, price), _import(filling, price)]
+    return [_batches(filling, usd), *_spark(filling, usd, price), _import(filling, price)]
 
 
 def cheapest_of(ways: Sequence[Way]) -> Way | None:
@@ -97,15 +90,15 @@ def fastest_of(ways: Sequence[Way]) -> Way | None:
     return min(known, key=lambda way: way.hours, default=None)
 
 
-def _batches(filling: Filling, host: Host, usd: Decimal | None) -> Way:
-    by_cpu_s = filling.cpu_s / host.cores
+def _batches(filling: Filling, usd: Decimal | None) -> Way:
+    by_cpu_s = filling.cpu_s / filling.cores
     bound = (
-        filling.limited_by if filling.limit_s >= by_cpu_s else f"{amount(host.cores, 'core')} of this host"
+        filling.limited_by if filling.limit_s >= by_cpu_s else f"{amount(filling.cores, 'core')} of this host"
     )
     return Way("batches", max(filling.limit_s, by_cpu_s) / 3_600, usd, bound)
 
 
-def _spark(filling: Filling, host: Host, usd: Decimal | None, price: Price | None) -> list[Way]:
+def _spark(filling: Filling, usd: Decimal | None, price: Price | None) -> list[Way]:
     aimed_s = max(filling.limit_s, AIMED_S)
     executors = min(MOST_WORKERS - 1, max(1, math.ceil(filling.cpu_s / WORKER_VCPUS / aimed_s)))
     by_cpu_s = filling.cpu_s / (WORKER_VCPUS * executors)
@@ -113,9 +106,9 @@ def _spark(filling: Filling, host: Host, usd: Decimal | None, price: Price | Non
     is_limited = filling.limit_s >= by_cpu_s
     bound = filling.limited_by if is_limited else f"{amount(executors, 'executor')} of {WORKER_VCPUS} vCPUs"
     against = ["needs a cluster that reaches source and journal"]
-    if not host.on_server:
+    if not filling.is_journal_on_server:
         against.append("its journal is a file: several hosts need one on a server (`journal:` in the job)")
-    if is_limited and filling.limit_s >= filling.cpu_s / host.cores:
+    if is_limited and filling.limit_s >= filling.cpu_s / filling.cores:
         against.append("no faster than batches: the write limit bounds both")
     worker_hours = Decimal(str(hours)) * (executors + 1)
     prices: dict[str, Decimal | None] = {"glue": None, "emr-serverless": None}

@@ -11,7 +11,6 @@ from msgspec import Struct
 from migrator.mapping.capacity.advice import (
     Design,
     Filling,
-    Host,
     advice_of,
     changing_keys,
     cheapest_of,
@@ -63,6 +62,7 @@ class CapacityContext(Struct, frozen=True):
     `page_rows`: of a backfill.
     `units_per_s`: write limit of the table, set by `limit`.
     `unpriced`: why no price is known.
+    `cores`, `is_journal_on_server`: as in Filling.
     """
 
     mapping: str
@@ -75,7 +75,8 @@ class CapacityContext(Struct, frozen=True):
     limit: str
     price: Price | None
     unpriced: str
-    host: Host
+    cores: int
+    is_journal_on_server: bool
     notes: tuple[str, ...] = ()
     whole_keys: bool = False
 
@@ -103,7 +104,7 @@ class _Joining:
     def capacity(self) -> Capacity:
         around, sized, table = self.around, self.sized, self.mapping.table
         price = around.price
-        ways = ways_of(self._filling(), around.host, price)
+        ways = ways_of(self._filling(), price)
         index_units = sum(round(self._units(name)) for name in self._index_names())
         return Capacity(
             table=table.name,
@@ -279,6 +280,8 @@ class _Joining:
             units_per_s=self.around.units_per_s,
             limit=self.around.limit,
             json_bytes=self._json_bytes(),
+            cores=self.around.cores,
+            is_journal_on_server=self.around.is_journal_on_server,
             no_import="it has a local index" if has_local else "",
         )
 

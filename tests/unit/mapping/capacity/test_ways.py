@@ -12,7 +12,6 @@ from migrator.mapping.capacity.advice import (
     PLAIN_US,
     START_S,
     Filling,
-    Host,
     cheapest_of,
     fastest_of,
     ways_of,
@@ -37,13 +36,14 @@ BILLION = Filling(
     units_per_s=4_000,
     limit="by hand",
     json_bytes=600 * GB,
+    cores=2,
+    is_journal_on_server=True,
 )
 """A unit an item in the table and in an index each."""
-HOST = Host(cores=2, on_server=True)
 
 
-def by_name(filling: Filling, host: Host = HOST, price: Price | None = PRICE) -> dict[str, Way]:
-    return {way.name: way for way in ways_of(filling, host, price)}
+def by_name(filling: Filling, price: Price | None = PRICE) -> dict[str, Way]:
+    return {way.name: way for way in ways_of(filling, price)}
 
 
 def test_batch_hours_follow_the_busiest_meter_at_the_write_limit() -> None:
@@ -81,7 +81,7 @@ def test_spark_is_bound_by_its_maximum_of_executors() -> None:
 
 
 def test_spark_lists_what_prevents_it() -> None:
-    against = by_name(BILLION, replace(HOST, on_server=False))["glue"].against
+    against = by_name(replace(BILLION, is_journal_on_server=False))["glue"].against
     assert against[1] == pins.text("hosts")
     assert against[2] == pins.text("batches")
 
@@ -109,7 +109,7 @@ def test_impossible_ways_are_neither_cheapest_nor_fastest() -> None:
 
 
 def test_without_prices_no_way_is_the_cheapest() -> None:
-    unpriced = ways_of(BILLION, HOST, None)
+    unpriced = ways_of(BILLION, None)
     assert [way.usd for way in unpriced] == [None] * 4
     assert cheapest_of(unpriced) is None
     partly = by_name(BILLION, price=replace(PRICE, import_gb=None, glue_worker_hour=None))
