@@ -1,4 +1,4 @@
-"""The port CountedRows on old DynamoDB tables: pages are scan segments, totals are counted by scans."""
+"""The port Rows on old DynamoDB tables: pages are scan segments, totals are counted by scans."""
 
 from __future__ import annotations
 
