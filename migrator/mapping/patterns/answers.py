@@ -372,28 +372,25 @@ def handed(pattern: Pattern, parts: Mapping[str, Rows], origin: Side, kinds: Map
 
 
 def records(part: Part, rows: Rows, origin: Side, kinds: Kinds) -> Records:
-    names = part.attributes
-    dicts = [
-        {name: v if type(v) in _FINAL else own_value(v) for name, v in zip(names, row, strict=True)}
-        for row in rows
-    ]
+    # By columns: most have no value that is changed.
+    columns = (
+        column if _FINAL.issuperset(map(type, column)) else map(own_value, column)
+        for column in zip(*rows, strict=True)
+    )
+    dicts = [dict(zip(part.attributes, row, strict=True)) for row in zip(*columns, strict=True)]
     return Records(dicts, origin, kinds)
 
 
 def own_value(value: Any) -> Any:
     if isinstance(value, Decimal):
-        return _plain_number(value)
+        if value == value.to_integral_value() and abs(value) < _LONGEST_INTEGER:
+            return int(value)
+        return value.normalize(_EXACT)
     if isinstance(value, dict):
         return {name: own_value(inner) for name, inner in value.items()}
     if isinstance(value, list):
         return [own_value(inner) for inner in value]
     return value
-
-
-def _plain_number(value: Decimal) -> int | Decimal:
-    if value == value.to_integral_value() and abs(value) < _LONGEST_INTEGER:
-        return int(value)
-    return value.normalize(_EXACT)
 
 
 # ── answers of a service's own functions ──

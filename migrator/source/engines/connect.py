@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import sqlalchemy as sa
 from msgspec import Struct
 from sqlalchemy.engine import URL, Connection, Engine, make_url
+from sqlalchemy.engine.interfaces import DBAPICursor
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SAWarning
 from sqlalchemy.pool import PoolProxiedConnection
 
@@ -296,9 +297,14 @@ def read_engine(address: Address, connection_options: ConnectionOptions) -> Engi
     return engine
 
 
-def begin_reading(engine: Engine, borrowed: PoolProxiedConnection) -> None:
-    """Begin a read_engine's transaction by the driver: through SQLAlchemy that takes as long as a short statement."""
-    borrowed.cursor().execute(engine.get_execution_options()["migrator_begins"](borrowed.info))
+def begin_reading(engine: Engine, borrowed: PoolProxiedConnection) -> DBAPICursor:
+    """Begin a read_engine's transaction by the driver: through SQLAlchemy that takes as long as a short statement.
+
+    The cursor can run its first statement.
+    """
+    cursor = borrowed.cursor()
+    cursor.execute(engine.get_execution_options()["migrator_begins"](borrowed.info))
+    return cursor
 
 
 def write_engine(address: Address, connection_options: ConnectionOptions) -> Engine:

@@ -189,8 +189,8 @@ class Reading:
         borrowed = self.engine.raw_connection()
         self._reached = True
         try:
-            begin_reading(self.engine, borrowed)
-            cursor = borrowed.cursor()
+            # One SELECT of a file is a snapshot without BEGIN.
+            cursor = borrowed.cursor() if self.kind.is_file else begin_reading(self.engine, borrowed)
             cursor.execute(sql, params if places is None else tuple(params[name] for name in places))
             return list(cursor.fetchall())
         except BaseException as error:

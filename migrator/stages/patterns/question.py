@@ -314,9 +314,9 @@ class Question:
         )
 
     def _rows(self, part: Part, answered: Rows) -> Rows:
-        if any(len(row) != len(part.attributes) for row in answered):
+        given, wanted = len(answered[0]) if answered else 0, len(part.attributes)
+        if answered and given != wanted:
             where = f"{self.pattern.name} {part.name}".strip()
-            given, wanted = len(answered[0]), len(part.attributes)
             returned = f"{amount(wanted, 'attribute')}: {', '.join(part.attributes)}"
             what = f"its SQL gives {amount(given, 'column')}, and it returns {returned}"
             raise SettingsError(f"{where}: {what}; select one column for each, in their order")

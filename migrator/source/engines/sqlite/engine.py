@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from decimal import Decimal
 from functools import partial
-from itertools import accumulate, groupby, islice, repeat, tee
+from itertools import groupby, islice
 from pathlib import Path
 from sys import getsizeof
-from typing import Any, NoReturn, TypeAlias
+from typing import Any, TypeAlias
 
 import sqlalchemy as sa
 from sqlalchemy.engine import URL, Connection, Inspector
@@ -706,20 +706,15 @@ class _BoundedCursor(sqlite3.Cursor):
         return self._counted(self)
 
     def _counted(self, found: Iterable[Any]) -> list[Any]:
-        rows, sized = tee(found)
-        # In C, row by row: a function of ours for each would cost more than reading it.
-        totals, used = accumulate(map(sum, map(map, repeat(getsizeof), sized))), 0
-        taken = [
-            row
-            for row, total in zip(rows, totals, strict=True)
-            if (used := total) <= self._left or self._end()
-        ]
-        self._left -= used
-        return taken
-
-    def _end(self) -> NoReturn:
-        self.close()
-        raise LongAnswerError
+        rows, left = [], self._left
+        for row in found:
+            left -= sum(map(getsizeof, row))
+            if left < 0:
+                self.close()
+                raise LongAnswerError
+            rows.append(row)
+        self._left = left
+        return rows
 
 
 def _opened(address: base.Address, connection_options: base.ConnectionOptions) -> sa.Engine:
