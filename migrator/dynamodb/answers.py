@@ -6,7 +6,6 @@ with an empty body, which would read as "all written" or "not found".
 
 from __future__ import annotations
 
-import re
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -14,8 +13,10 @@ from contextvars import ContextVar
 from typing import Any, TypeAlias
 from weakref import WeakSet
 
-from botocore.exceptions import HTTPClientError
+import orjson
+from botocore.exceptions import BotoCoreError, HTTPClientError
 from botocore.parsers import ResponseParserError, ResponseParserFactory
+from httptools import HttpParserError, HttpResponseParser
 from msgspec import Struct
 
 from migrator.dynamodb.throttle import TABLE
@@ -313,15 +314,22 @@ def _parts(answer: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 # ── Received answers: one frame of HTTP/1.1 ──
 
+
+def all_written(answer: Received | BotoCoreError) -> Mapping[str, float] | None:
+    """Units by meter that a BatchWriteItem consumed, if it took everything; None for any other answer."""
+    if isinstance(answer, BotoCoreError) or answer.status != 200:
+        return None
+    try:
+        require_checksum(answer.headers, answer.body)
+        told = orjson.loads(answer.body)
+        consumed = consumed_by_meter(told) if told["UnprocessedItems"] == {} else None
+    except (IncompleteAnswerError, *_UNREADABLE):
+        return None
+    return consumed if consumed and sum(consumed.values()) > 0 else None
+
+
 _PIECE_BYTES = 65_536
 _HEAD_BYTES = 65_536
-_HEAD = re.compile(
-    r"HTTP/1\.([01]) ([1-5]\d\d)(?: [^\r\n\0]*)?((?:\r\n[!#-'*+.^-z|~\w-]+:[^\r\n\0]*)*)", re.ASCII
-)
-_FIELD = re.compile(r"\r\n([^:]+):([^\r]*)")
-_SIZE = re.compile(rb"([0-9a-fA-F]{1,8})[ \t]*(?:;[^\r\n]*)?")
-_LENGTH = re.compile(r"[0-9]{1,15}")
-_NO_BODY = frozenset({204, 304})
 
 
 class BrokenFrameError(Exception):
@@ -339,99 +347,71 @@ class Received(Struct, frozen=True):
     ends: bool
 
 
-class _Frame:
-    """Bytes of one answer from a socket. Raises: BrokenFrameError, OSError."""
-
-    def __init__(self, sock: Any) -> None:
-        self._sock = sock
-        self.received: bytes = b""
-
-    def until(self, mark: bytes, at_most: int) -> bytes:
-        while (end := self.received.find(mark)) < 0:
-            if len(self.received) > at_most or not self._more():
-                raise BrokenFrameError(f"no end of a line after {len(self.received)} bytes")
-        taken, self.received = self.received[:end], self.received[end + len(mark) :]
-        return taken
-
-    def exactly(self, length: int) -> bytes:
-        pieces, have = [self.received], len(self.received)
-        while have < length:
-            pieces.append(self._sock.recv(_PIECE_BYTES))
-            have += len(pieces[-1])
-            if not pieces[-1]:
-                raise BrokenFrameError(f"{have} of {length} bytes")
-        whole = b"".join(pieces) if len(pieces) > 1 else self.received
-        self.received = whole[length:]
-        return whole[:length]
-
-    def rest(self) -> bytes:
-        pieces = [self.received]
-        while pieces[-1] or len(pieces) == 1:
-            pieces.append(self._sock.recv(_PIECE_BYTES))
-        self.received = b""
-        return b"".join(pieces)
-
-    def _more(self) -> bool:
-        data: bytes = self._sock.recv(_PIECE_BYTES)
-        self.received += data
-        return bool(data)
-
-
-def received(sock: Any) -> Received:
-    """Raises: BrokenFrameError, OSError.
+class Frame:
+    """One answer, of the pieces that a connection gives. Its other methods are the parser's callbacks.
 
     Stricter than the source: a client may repair some errors. Source: RFC 9112, "Message Body Length".
     """
-    frame = _Frame(sock)
-    status = 100
-    while status < 200:
-        minor, status, fields = _head(frame.until(b"\r\n\r\n", _HEAD_BYTES))
-    headers = dict(fields)
-    codings, lengths = _all(headers, fields, "transfer-encoding"), _all(headers, fields, "content-length")
-    ends = minor == "0" or "close" in ",".join(_all(headers, fields, "connection")).lower()
-    if status in _NO_BODY:
-        body = b""
-    elif codings:
-        if codings != ["chunked"] or lengths or minor == "0":
-            raise BrokenFrameError("chunks together with another coding or a length")
-        body = _chunks(frame)
-    elif lengths:
-        if len(set(lengths)) > 1 or _LENGTH.fullmatch(lengths[0]) is None:
-            raise BrokenFrameError("no length that is one number")
-        body = frame.exactly(int(lengths[0]))
-    else:
-        body, ends = frame.rest(), True
-    # Surplus bytes belong to no request: they would be read as the next one's answer.
-    return Received(status, headers, body, ends or bool(frame.received))
+
+    def __init__(self) -> None:
+        self._parser = HttpResponseParser(self)
+        self._headers: dict[str, str] = {}
+        self._body: list[bytes] = []
+        self._head_bytes = self._status = 0
+        self._is_whole = self._ends = self._has_length = False
+
+    def add(self, piece: bytes) -> Received | None:
+        """The answer once it is whole. `piece`: b"" where the connection has ended. Raises: BrokenFrameError."""
+        try:
+            self._parser.feed_data(piece)
+        except HttpParserError as error:
+            if not self._is_whole:
+                raise BrokenFrameError(f"no answer of HTTP/1.1 ({error})") from None
+            self._ends = True
+        if not self._status:
+            self._head_bytes += len(piece)
+        if not self._is_whole and (not piece or self._head_bytes > _HEAD_BYTES):
+            if not self._status or self._has_length:
+                raise BrokenFrameError("an answer without an end")
+            self._is_whole = self._ends = True
+        if not self._is_whole:
+            return None
+        return Received(self._status, self._headers, b"".join(self._body), self._ends)
+
+    def on_message_begin(self) -> None:
+        # Surplus bytes belong to no request: they would be read as the next one's answer.
+        self._ends = self._is_whole
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if not self._status:
+            header, text = name.decode("latin-1").lower(), value.decode("latin-1")
+            self._headers[header] = f"{self._headers[header]}, {text}" if header in self._headers else text
+
+    def on_headers_complete(self) -> None:
+        status = self._parser.get_status_code()
+        if status < 200 or self._is_whole:
+            return
+        self._status = status
+        self._ends = not self._parser.should_keep_alive()
+        coding = self._headers.get("transfer-encoding")
+        self._has_length = coding is not None or "content-length" in self._headers
+        if coding is not None and (coding != "chunked" or self._parser.get_http_version() == "1.0"):
+            raise BrokenFrameError("chunks in another coding, or of HTTP/1.0")
+
+    def on_body(self, part: bytes) -> None:
+        if not self._is_whole:
+            self._body.append(part)
+
+    def on_message_complete(self) -> None:
+        if self._status:
+            self._is_whole = True
+        else:
+            self._headers.clear()
 
 
-def _head(head: bytes) -> tuple[str, int, list[tuple[str, str]]]:
-    matched = _HEAD.fullmatch(head.decode("latin-1"))
-    if matched is None:
-        raise BrokenFrameError("no head of HTTP/1.1")
-    minor, status, lines = matched.groups()
-    return minor, int(status), [(name.lower(), value.strip()) for name, value in _FIELD.findall(lines)]
-
-
-def _all(headers: Mapping[str, str], fields: list[tuple[str, str]], name: str) -> list[str]:
-    if name not in headers:
-        return []
-    return [value for field, value in fields if field == name]
-
-
-def _chunks(frame: _Frame) -> bytes:
-    body = []
-    while True:
-        matched = _SIZE.fullmatch(frame.until(b"\r\n", _HEAD_BYTES))
-        if matched is None:
-            raise BrokenFrameError("no size of a chunk")
-        size = int(matched[1], 16)
-        if not size:
-            break
-        body.append(frame.exactly(size))
-        if frame.exactly(2) != b"\r\n":
-            raise BrokenFrameError("no end of a chunk")
-    # The trailer ends like a head, with an empty line; most trailers are nothing else.
-    while frame.until(b"\r\n", _HEAD_BYTES):
+def received(sock: Any) -> Received:
+    """Raises: BrokenFrameError, OSError."""
+    frame = Frame()
+    while (answer := frame.add(sock.recv(_PIECE_BYTES))) is None:
         pass
-    return b"".join(body)
+    return answer

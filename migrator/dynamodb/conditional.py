@@ -23,7 +23,7 @@ from botocore.exceptions import BotoCoreError, ClientError, ConnectionClosedErro
 from msgspec import Struct
 from urllib3.connection import HTTPConnection
 
-from migrator.dynamodb.answers import BrokenFrameError, Received, checked_last, consumed_by_meter, received
+from migrator.dynamodb.answers import BrokenFrameError, Frame, Received, checked_last, consumed_by_meter
 from migrator.dynamodb.exchange import Connections, SocketTransport, json_of
 from migrator.dynamodb.failures import UNPROCESSED, Unprocessed, error_code, is_throttle, passes_in_batch
 from migrator.dynamodb.store import Batch, DynamoStore, Sized, batches
@@ -555,8 +555,6 @@ class FirstTries:
 
     def _answer_of(self, number: int, received: Received | BotoCoreError) -> Mapping[str, Any] | None:
         client, write = self._store.client, self._writes[number]
-        if isinstance(received, BotoCoreError):
-            raise received
         try:
             answer: Mapping[str, Any] = client.exchange.answer(
                 client, write.operation, self._sent.pop(number), received
@@ -592,7 +590,7 @@ class _Lane:
     number: int = -1
     timeout_s: float | None = None
     ends_at: float = 0.0
-    piece: bytes = b""
+    frame: Frame = field(default_factory=Frame)
 
 
 @dataclass
@@ -661,7 +659,7 @@ class ManyExchanges:
             self._free.append(lane)
             self._fail(error)
             return
-        lane.number, lane.piece = number, b""
+        lane.number = number
         lane.timeout_s = cut_to_end(self._connections.timeout_s)
         lane.ends_at = time.monotonic() + (lane.timeout_s or 0.0)
         self._waiting[number] = lane
@@ -766,25 +764,8 @@ def _read(lane: _Lane) -> Received | None:
             piece = sock.recv(_PIECE_BYTES)
         except _NOT_YET:
             return None
-        lane.piece += piece
-        try:
-            return received(_Pieces(lane.piece, ended=not piece))
-        except _NotWholeError:
-            # Data that TLS has already decoded does not make its socket readable: read until it is empty.
-            continue
-
-
-class _NotWholeError(Exception):
-    """The rest of the answer is still to come."""
-
-
-class _Pieces:
-    def __init__(self, piece: bytes, *, ended: bool) -> None:
-        self._piece = piece
-        self._ended = ended
-
-    def recv(self, _: int) -> bytes:
-        piece, self._piece = self._piece, b""
-        if not piece and not self._ended:
-            raise _NotWholeError
-        return piece
+        answer = lane.frame.add(piece)
+        if answer is not None:
+            lane.frame = Frame()
+            return answer
+        # Data that TLS has already decoded does not make its socket readable: read until it is empty.

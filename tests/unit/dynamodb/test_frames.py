@@ -12,7 +12,7 @@ from migrator.dynamodb.answers import BrokenFrameError
 OK = b"HTTP/1.1 200 OK\r\n"
 BODY = b'{"a":"\r\n\r\n0\r\n\r\nHTTP/1.1 500 \xc3\xa9"}'
 SIZED = OK + b"Content-Length: %d\r\nx-amzn-RequestId: A\r\n\r\n" % len(BODY) + BODY
-CHUNKS = b"5;ext=1\r\n" + BODY[:5] + b"\r\n%X \r\n" % (len(BODY) - 5) + BODY[5:] + b"\r\n0\r\n"
+CHUNKS = b"5;ext=1\r\n" + BODY[:5] + b"\r\n%X\r\n" % (len(BODY) - 5) + BODY[5:] + b"\r\n0\r\n"
 CHUNKED = OK + b"Transfer-Encoding: chunked\r\n\r\n" + CHUNKS
 
 
@@ -42,7 +42,6 @@ def whole(received: bytes) -> tuple[int, bytes, bool]:
         (b"HTTP/1.1 100 Continue\r\n\r\n" + SIZED, False),
         (b"HTTP/1.1 103 Early Hints\r\nlink: a\r\n\r\n" * 2 + SIZED, False),
         (SIZED.replace(b"Content-Length", b"content-LENGTH"), False),
-        (SIZED.replace(b"x-amzn", b"Content-Length:%d\r\nx-amzn" % len(BODY)), False),
         (SIZED.replace(b"x-amzn", b"a: " + b"a" * 60_000 + b"\r\nx-amzn"), False),
         (SIZED.replace(b"200 OK", b"200"), False),
         (SIZED.replace(b"x-amzn", b"Connection: keep-alive, Close\r\nx-amzn"), True),
@@ -85,6 +84,7 @@ def test_an_answer_that_is_cut_off_anywhere_is_none(received: bytes) -> None:
     "head",
     [
         b"Content-Length: 5\r\nContent-Length: 6",
+        b"Content-Length: 5\r\nContent-Length: 5",
         b"Content-Length: 5, 5",
         b"Content-Length: -5",
         b"Content-Length: +5",
@@ -123,6 +123,7 @@ def test_a_status_line_of_another_protocol_is_refused(line: bytes) -> None:
         b"5\r\nabcdef\r\n0\r\n\r\n",
         b"5\r\nabcdeXX0\r\n\r\n",
         b"g\r\n",
+        b"5 \r\nabcde\r\n0\r\n\r\n",
         b"\r\n0\r\n\r\n",
         b"_1\r\n",
     ],
