@@ -11,7 +11,7 @@ import json
 import ssl
 import time
 from base64 import b64encode
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from hashlib import sha256
@@ -22,6 +22,7 @@ import orjson
 from botocore.auth import SIGV4_TIMESTAMP, SigV4Auth
 from botocore.awsrequest import AWSPreparedRequest, AWSRequest, create_request_object, prepare_request_dict
 from botocore.exceptions import (
+    BotoCoreError,
     ConnectionClosedError,
     ConnectTimeoutError,
     EndpointConnectionError,
@@ -136,39 +137,15 @@ class Connections:
         self._idle: list[HTTPConnection] = []
 
     def exchange(self, request: Callable[[], bytes]) -> Received:
-        """Send a request once. `request`: makes its bytes as soon as a connection is free."""
-        connection = self.take()
-        assert connection is not None  # it has waited
-        try:
-            signed = request()
-        except BaseException:
-            self.give_back(connection)
-            raise
-        try:
-            connection.sock.settimeout(cut_to_end(self.timeout_s))
-            connection.sock.sendall(signed)
-            answer = received(connection.sock)
-        except TimeoutError as error:
-            self.drop(connection)
-            raise ReadTimeoutError(endpoint_url=self.url, error=error) from error
-        except (OSError, BrokenFrameError) as error:
-            self.drop(connection)
-            raise ConnectionClosedError(endpoint_url=self.url, error=error) from error
-        except BaseException:
-            # Interrupted: the rest of the answer must not be read as another request's.
-            self.drop(connection)
-            raise
-        self.give_back(connection, ends=answer.ends)
-        return answer
+        """As Line.exchange, on any free connection."""
+        with Line(self) as line:
+            return line.exchange(request)
 
-    def give_back(self, connection: HTTPConnection, *, ends: bool = False) -> None:
-        """Return a connection without a pending answer. `ends`: it cannot be used again."""
-        if ends:
-            self.drop(connection)
-        else:
-            # Before its place is free: a thread that takes the place then finds this connection instead of opening another.
-            self._idle.append(connection)
-            self._places.free.release()
+    def give_back(self, connection: HTTPConnection) -> None:
+        """Return a connection without a pending answer."""
+        # Before its place is free: a thread that takes the place then finds this connection instead of opening another.
+        self._idle.append(connection)
+        self._places.free.release()
 
     def drop(self, connection: HTTPConnection) -> None:
         connection.close()
@@ -217,6 +194,54 @@ class Connections:
         except OSError as error:
             raise ConnectionClosedError(endpoint_url=self.url, error=error) from error
         return connection
+
+
+class Line:
+    """A connection that one thread holds from its first request until it leaves, for one request after the other."""
+
+    def __init__(self, connections: Connections) -> None:
+        self._connections = connections
+        self._connection: HTTPConnection | None = None
+
+    def __enter__(self) -> Line:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.leave()
+
+    def exchange(self, request: Callable[[], bytes]) -> Received:
+        """Send a request once. `request`: makes its bytes as soon as there is a connection. Raises: botocore's errors."""
+        connection = self._connection = self._connection or self._connections.take()
+        assert connection is not None  # it has waited
+        signed = request()
+        url = self._connections.url
+        try:
+            connection.sock.settimeout(cut_to_end(self._connections.timeout_s))
+            connection.sock.sendall(signed)
+            answer = received(connection.sock)
+        except TimeoutError as error:
+            self._drop(connection)
+            raise ReadTimeoutError(endpoint_url=url, error=error) from error
+        except (OSError, BrokenFrameError) as error:
+            self._drop(connection)
+            raise ConnectionClosedError(endpoint_url=url, error=error) from error
+        except BaseException:
+            # Interrupted: the rest of the answer must not be read as another request's.
+            self._drop(connection)
+            raise
+        if answer.ends:
+            self._drop(connection)
+        return answer
+
+    def leave(self) -> None:
+        """Give the connection to others; the next request takes another one."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            self._connections.give_back(connection)
+
+    def _drop(self, connection: HTTPConnection) -> None:
+        self._connection = None
+        self._connections.drop(connection)
 
 
 # ── Signatures ──
@@ -387,9 +412,11 @@ class Exchange(Struct, frozen=True):
         client: Any,
         operation: str,
         params: Mapping[str, Any],
-        answer: Received,
+        answer: Received | BotoCoreError,
         read: Callable[[bytes], Any] = orjson.loads,
     ) -> dict[str, Any]:
+        if isinstance(answer, BotoCoreError):
+            raise answer
         note_answer(client)
         require_checksum(answer.headers, answer.body)
         try:
@@ -413,22 +440,20 @@ class Exchange(Struct, frozen=True):
 
 
 class Texts:
-    """JSON texts, each between `before` and `behind`."""
+    """A list of so many elements as JSON, `inner` without the brackets."""
 
-    def __init__(self, before: bytes, behind: bytes, texts: Sequence[bytes]) -> None:
-        self.before = before
-        self.behind = behind
-        self.texts = texts
+    def __init__(self, inner: bytes, count: int) -> None:
+        self.inner = inner
+        self.count = count
 
     def __len__(self) -> int:
-        return len(self.texts)
+        return self.count
 
     def __iter__(self) -> Iterator[Any]:
         return iter(orjson.loads(self.json()))
 
     def json(self) -> bytes:
-        between = self.behind + b"," + self.before
-        return b"".join((b"[", self.before, between.join(self.texts), self.behind, b"]"))
+        return b"[%b]" % self.inner
 
 
 def json_of(params: Mapping[str, Any]) -> bytes:

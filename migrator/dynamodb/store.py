@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from functools import partial
 from typing import Any, TypeVar
 
 import orjson
 from botocore.exceptions import BotoCoreError, ClientError
 
-from migrator.dynamodb.answers import checked_last, consumed_by_meter, consumed_units
-from migrator.dynamodb.exchange import SocketTransport, Texts
+from migrator.dynamodb.answers import (
+    Received,
+    all_written,
+    checked_last,
+    consumed_by_meter,
+    consumed_units,
+    note_answer,
+)
+from migrator.dynamodb.exchange import Line, SocketTransport, Texts, json_of
 from migrator.dynamodb.failures import (
     UNPROCESSED,
     Unprocessed,
@@ -20,7 +27,8 @@ from migrator.dynamodb.failures import (
     is_throttle,
     retried,
 )
-from migrator.dynamodb.throttle import TABLE, Sent, WriteLimit
+from migrator.dynamodb.throttle import TABLE, LimitedRequest, Sent, WriteLimit
+from migrator.mapping.items.encoder import PutTexts
 from migrator.mapping.items.wire import (
     decode_item,
     encode,
@@ -132,7 +140,7 @@ _OfBatch = TypeVar("_OfBatch", bound=tuple[Any, ...])
 """A tuple that begins as Sized, such as an EncodedItem."""
 
 
-def batches(items: Sequence[_OfBatch], units_at_most: float | None = None) -> Iterator[list[_OfBatch]]:
+def batches(items: Sequence[_OfBatch], units_at_most: float | None = None) -> Iterator[Sequence[_OfBatch]]:
     """Batches in order: at most 25 items and 16 MB, and no key twice, which DynamoDB rejects.
 
     A second item with the same key begins a new batch, so that the later one is written later.
@@ -141,13 +149,11 @@ def batches(items: Sequence[_OfBatch], units_at_most: float | None = None) -> It
     """
     if units_at_most is None and _fits(items, None):
         # Most pages: a limit that the whole meets is met by each part.
-        yield from (
-            list(items[at : at + BATCH_WRITE_ITEMS]) for at in range(0, len(items), BATCH_WRITE_ITEMS)
-        )
+        yield from (items[at : at + BATCH_WRITE_ITEMS] for at in range(0, len(items), BATCH_WRITE_ITEMS))
         return
     start = 0
     while start < len(items):
-        batch = list(items[start : start + BATCH_WRITE_ITEMS])
+        batch = items[start : start + BATCH_WRITE_ITEMS]
         if not _fits(batch, units_at_most):
             batch = batch[: _fitting(batch, units_at_most)]
         yield batch
@@ -155,9 +161,17 @@ def batches(items: Sequence[_OfBatch], units_at_most: float | None = None) -> It
 
 
 def _fits(batch: Sequence[tuple[Any, ...]], units_at_most: float | None) -> bool:
-    keys, sizes = {item[0] for item in batch}, [item[2] for item in batch]
+    sizes = _sizes(batch)
     is_cheap = units_at_most is None or units_of_writes(sizes) <= units_at_most
-    return is_cheap and len(keys) == len(batch) and sum(sizes) <= BATCH_WRITE_BYTES
+    return is_cheap and sum(sizes) <= BATCH_WRITE_BYTES and _is_distinct(batch)
+
+
+def _sizes(batch: Sequence[tuple[Any, ...]]) -> list[int]:
+    return batch.sizes if isinstance(batch, PutTexts) else [item[2] for item in batch]
+
+
+def _is_distinct(batch: Sequence[tuple[Any, ...]]) -> bool:
+    return isinstance(batch, PutTexts) or len({item[0] for item in batch}) == len(batch)
 
 
 def _fitting(batch: Sequence[tuple[Any, ...]], units_at_most: float | None) -> int:
@@ -168,8 +182,10 @@ def _fitting(batch: Sequence[tuple[Any, ...]], units_at_most: float | None) -> i
     return number
 
 
-_PUT = b'{"PutRequest":{"Item":', b"}}"
-"""The JSON around an item in a batch."""
+def _puts(items: Sequence[bytes]) -> bytes:
+    between = b'}},{"PutRequest":{"Item":'
+    return b"".join((between[3:], between.join(items), between[:2]))
+
 
 # ── The items of one table over a client: batches within the limits, with retries of unprocessed items ──
 
@@ -190,7 +206,8 @@ def by_condition() -> None:
 class DynamoStore:
     """Items of a DynamoDB table. Thread-safe.
 
-    `check` runs twice before each write; it raises if this writer must stop sending.
+    `check` runs before each write, after all waiting and again when it is signed (only then where nothing
+    waits); it raises if this writer must stop sending.
     """
 
     def __init__(
@@ -224,10 +241,12 @@ class DynamoStore:
         units, requests = 0.0, 0
         unwritten: dict[ItemKey, str] = {}
         refused: list[ItemRefusedError] = []
-        for batch in batches(items, self.limit.units_at_most):
-            receipt = self._write(batch, refused)
-            units, requests = units + receipt.write_units, requests + receipt.requests
-            unwritten |= receipt.unwritten
+        sockets = self.sockets
+        with nullcontext() if sockets is None else Line(sockets.connections) as line:
+            for batch in batches(items, self.limit.units_at_most):
+                receipt = self._write(batch, refused, None if self.limit.is_set else line)
+                units, requests = units + receipt.write_units, requests + receipt.requests
+                unwritten |= receipt.unwritten
         if (
             refused
             and not self.sent.taken
@@ -236,8 +255,7 @@ class DynamoStore:
             # The table may not take any item at all.
             raise refused[0]
         written = [item for item in items if item.key not in unwritten] if unwritten else items
-        size = sum([item.size_bytes for item in written])
-        return Receipt(len(written), size, units, requests, unwritten)
+        return Receipt(len(written), sum(_sizes(written)), units, requests, unwritten)
 
     def delete(self, keys: Sequence[ItemKey]) -> None:
         wired = [(key, self.key(key), 1) for key in dict.fromkeys(keys)]
@@ -338,11 +356,27 @@ class DynamoStore:
 
     # ── batches ──
 
-    def _write(self, batch: Sequence[EncodedItem], refused: list[ItemRefusedError]) -> Receipt:
-        """One rejected item fails the whole batch, so it is found by bisection, and its error added to `refused`."""
-        sizes = [item.size_bytes for item in batch]
+    def _write(
+        self, batch: Sequence[EncodedItem], refused: list[ItemRefusedError], line: Line | None = None
+    ) -> Receipt:
+        """One rejected item fails the whole batch, so it is found by bisection, and its error added to `refused`.
+
+        `line`: for the first try, if nothing limits it.
+        """
+        sizes = _sizes(batch)
+        puts = batch.json() if isinstance(batch, PutTexts) else _puts([item.json for item in batch])
+        requests, first = Texts(puts, len(batch)), None
+        if line is not None:
+            first = self._tried(line, requests)
+            consumed = all_written(first)
+            if consumed is not None:
+                note_answer(self.client)
+                self.sent.taken += len(batch)
+                self.count(consumed)
+                return Receipt(write_units=sum(consumed.values()), requests=1)
+            line.leave()
         try:
-            sent = self._send(Texts(*_PUT, [item.json for item in batch]), sizes)
+            sent = self._send(requests, sizes, first)
         except ItemRefusedError as error:
             if len(batch) > 1:
                 return self._by_halves(batch, refused)
@@ -350,7 +384,10 @@ class DynamoStore:
             return Receipt(requests=1, unwritten={batch[0].key: str(error)})
         if sent.write_units:
             return sent
-        units = sum(write_units(item.size_bytes) for item in batch if item.key not in sent.unwritten)
+        sizes = (
+            _sizes([item for item in batch if item.key not in sent.unwritten]) if sent.unwritten else sizes
+        )
+        units = float(sum(map(write_units, sizes)))
         return Receipt(write_units=units, requests=sent.requests, unwritten=sent.unwritten)
 
     def _by_halves(self, batch: Sequence[EncodedItem], refused: list[ItemRefusedError]) -> Receipt:
@@ -361,9 +398,27 @@ class DynamoStore:
             write_units=units, requests=requests, unwritten={**first.unwritten, **second.unwritten}
         )
 
-    def _send(self, requests: list[dict[str, Any]] | Texts, sizes: Sequence[int]) -> Receipt:
+    def _tried(self, line: Line, requests: Texts) -> Received | BotoCoreError:
+        sockets = self.sockets
+        assert sockets is not None
+        body = json_of(self._batch(requests))
+        try:
+            with checked_last(self.check):
+                return line.exchange(partial(sockets.request, self.client, "BatchWriteItem", body))
+        except BotoCoreError as error:
+            return error
+
+    def _batch(self, requests: list[dict[str, Any]] | Texts) -> dict[str, Any]:
+        return {"RequestItems": {self.design.name: requests}, "ReturnConsumedCapacity": "INDEXES"}
+
+    def _send(
+        self,
+        requests: list[dict[str, Any]] | Texts,
+        sizes: Sequence[int],
+        first: Received | BotoCoreError | None = None,
+    ) -> Receipt:
         """Send until everything is taken; tries are counted from the last one that took something. `sizes`: in
-        bytes.
+        bytes. `first`: the answer to the first try.
 
         The rest after the last try is `unwritten` if the table took other items meanwhile, here or for
         another thread. Then the fault is theirs, not the table's. Raises: StoppedError if it took nothing.
@@ -373,13 +428,18 @@ class DynamoStore:
         before, answered = self.sent.taken, False
 
         def once() -> None:
-            nonlocal left, units, count, answered
+            nonlocal left, units, count, answered, first
             count, answered = count + 1, False
-            request = {"RequestItems": {self.design.name: left}, "ReturnConsumedCapacity": "INDEXES"}
+            request = self._batch(left)
             # The answer does not number the remaining ones: assume the largest.
             largest = sizes if len(left) == len(sizes) else sorted(sizes)[-len(left) :]
             units_asked = units_of_writes(largest)
-            answer = self.metered(units_asked, partial(self.client.batch_write_item, **request))
+            if first is None:
+                answer = self.metered(units_asked, partial(self.client.batch_write_item, **request))
+            else:
+                call = partial(self.client.exchange.answer, self.client, "BatchWriteItem", request, first)
+                first = None
+                answer = self._answered(LimitedRequest(units_asked), call)
             units += consumed_units(answer)
             sent, left = len(left), (answer.get("UnprocessedItems") or {}).get(self.design.name, [])
             self.sent.taken, answered = self.sent.taken + sent - len(left), True
@@ -474,20 +534,24 @@ class DynamoStore:
         with self.limit.request(units) as request:
             # After all waiting, and again when the request is signed.
             self.check()
-            try:
-                with checked_last(self.check):
-                    answer = call()
-            except BotoCoreError:
-                # Interrupted or timed out: it may still take effect after the wait.
-                self.sent.unanswered += 1
-                raise
-            except ClientError as error:
-                if is_throttle(error):
-                    self.throttled(units)
-                    request.consumed = {}
-                raise
-            request.consumed = consumed_by_meter(answer)
-        self.count({TABLE: units} if request.consumed is None else request.consumed)
+            with checked_last(self.check):
+                return self._answered(request, call)
+
+    def _answered(self, request: LimitedRequest, call: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        """The answer of a request under way, with what it consumed counted."""
+        try:
+            answer = call()
+        except BotoCoreError:
+            # Interrupted or timed out: it may still take effect after the wait.
+            self.sent.unanswered += 1
+            raise
+        except ClientError as error:
+            if is_throttle(error):
+                self.throttled(request.units)
+                request.consumed = {}
+            raise
+        request.consumed = consumed_by_meter(answer)
+        self.count({TABLE: request.units} if request.consumed is None else request.consumed)
         return answer
 
     def count(self, consumed: Mapping[str, float]) -> None:

@@ -131,6 +131,15 @@ def test_every_item_writing_request_is_sent_under_the_check() -> None:
         if not any(isinstance(one, ast.Call) and ast.unparse(one.func).endswith(".metered") for one in around)
     ]
     assert unchecked == []
+    signed = [
+        f"{path.name}:{node.lineno}"
+        for path in sorted((ROOT / "dynamodb").glob("*.py"))
+        for node, around in calls(path, lambda one: ast.unparse(one) == "sockets.request")
+        if not any(
+            isinstance(one, ast.With) and "checked_last(" in ast.unparse(one.items[0]) for one in around
+        )
+    ]
+    assert signed == []
     # The one request whose operation is a text.
     store, control = ((ROOT / "dynamodb" / f"{name}.py").read_text() for name in ("store", "control"))
     assert store.count("self.metered(units, lambda: getattr(self.client, operation)(") == 1

@@ -9,11 +9,14 @@ import orjson
 
 from migrator.mapping.check.check import Checked, check_mapping
 from migrator.mapping.items.encoder import (
+    EncodedPage,
     Encoder,
+    PutTexts,
     TextEncoder,
     compile_encoder,
     compile_texts,
     encode_page,
+    encode_puts,
     encode_texts,
     text_in_order,
 )
@@ -25,6 +28,7 @@ from migrator.mapping.model.edges import RawPage
 from migrator.mapping.model.facts import Column, ForeignKey, Kind, SchemaFacts, TableFacts
 from migrator.mapping.model.table import EncodedItem, Item, RowTree
 from migrator.runtime.errors import MappingError, RowError
+from migrator.runtime.values import replace
 from migrator.stages.verify.digests import Canonical
 from tests.golden.generated import generated_alike
 
@@ -95,12 +99,25 @@ def both_ways(compiled: CompiledEntity, row: RowTree, *, by_module: bool = True)
     return alike(compiled, row, compile_encoder(compiled), page, by_module=by_module)
 
 
+def as_puts(encoder: Encoder, page: RawPage) -> EncodedPage:
+    """The page by way of the text of its puts."""
+    made = encode_puts(encoder, page, 7, -float("inf"))
+    if isinstance(made.items, PutTexts) and made.items:
+        puts = orjson.loads(b"[%b]" % made.items.json())
+        wired = [orjson.loads(item.json) for item in made.items]
+        assert puts == [{"PutRequest": {"Item": item}} for item in wired]
+        assert made.items.sizes == [item.size_bytes for item in made.items]
+    return replace(made, items=list(made.items), expired=list(made.expired))
+
+
 def alike(
     compiled: CompiledEntity, row: RowTree, encoder: Encoder | None, page: RawPage, *, by_module: bool = True
 ) -> list[Item]:
     """The same of a row that was read a second time for the encoder. `by_module`: generated Python makes them, too; of values
     that no column of their kind has it makes none."""
     encoded = None if encoder is None else encode_page(encoder, page, 7, -float("inf"))
+    if encoder is not None and encoded is not None:
+        assert as_puts(encoder, page) == encoded
     try:
         made = items_for(compiled, row)
     except RowError as error:

@@ -24,7 +24,26 @@ class Program:
         left: Callable[[Any], None],
         /,
     ) -> None: ...
+    def puts(
+        self,
+        rows: Sequence[Any],
+        now: float,
+        end: bytes,
+        end_bytes: int,
+        puts: Puts,
+        expired: Puts,
+        left: Callable[[Any], None],
+        /,
+    ) -> None: ...
     def texts(self, rows: Sequence[Any], items: list[Any], left: Callable[[Any], None], /) -> None: ...
+
+class Puts:
+    sizes: list[int]
+    is_distinct: bool
+
+    def __len__(self) -> int: ...
+    def add(self, key: tuple[Any, ...], json: bytes, size: int, /) -> None: ...
+    def batch(self, first: int, last: int, /) -> bytes: ...
 
 class Result(Sequence[tuple[Any, ...]]):
     def __new__(

@@ -413,9 +413,72 @@ cdef class Program:
         """Appends the rows' items; `left` takes a row that is left."""
         Run(self, items, ticket, end, end_bytes).make(rows, left)
 
+    def puts(self, rows, now, bytes end, Py_ssize_t end_bytes, Puts puts, Puts expired, left):
+        """The same as puts of a batch; apart from them those that have expired `now`."""
+        run = Run(self, None, None, end, end_bytes)
+        run.puts, run.expired, run.now, run.tuple.keys = puts, expired, now, Text()
+        run.make(rows, left)
+
     def texts(self, rows, list items, left):
         """The same as (text, expiry), the attributes by their rank."""
         Run(self, items, None, None, 0).make(rows, left)
+
+
+# ── puts of a page, one behind the other: what BatchWriteItem takes is a slice of their text ──
+
+
+cdef class Puts:
+    """`sizes`: of the items, in bytes as DynamoDB counts them."""
+
+    cdef Text text
+    cdef readonly list sizes
+    cdef list ends, keys
+
+    def __init__(self):
+        self.text, self.sizes, self.ends, self.keys = Text(), [], [], []
+
+    def __len__(self):
+        return len(self.sizes)
+
+    @property
+    def is_distinct(self):
+        """Whether no key is there twice."""
+        return len(set(self.keys)) == len(self.keys)
+
+    def add(self, tuple key, bytes json, Py_ssize_t size):
+        """What items_for() made."""
+        cdef Text keys = Text()
+        for part in key:
+            put_key(keys, part)
+        self.put(PyBytes_AS_STRING(json), PyBytes_GET_SIZE(json), size, keys)
+
+    def batch(self, Py_ssize_t first, Py_ssize_t last):
+        """The JSON of the puts from the first one up to the last one, with commas between them."""
+        if not 0 <= first < last <= len(self.ends):
+            raise IndexError(first, last)
+        cdef Py_ssize_t begin = self.ends[first - 1] + 1 if first else 0, end = self.ends[last - 1]
+        return PyBytes_FromStringAndSize(self.text.at + begin, end - begin)
+
+    cdef int put(self, const char *json, Py_ssize_t n, Py_ssize_t size, Text keys) except -1:
+        self.text.put(b'{"PutRequest":{"Item":', 22)
+        self.text.put(json, n)
+        self.text.put(b"}},", 3)
+        self.ends.append(self.text.n - 1)
+        self.sizes.append(size)
+        self.keys.append(PyBytes_FromStringAndSize(keys.at, keys.n))
+        return 0
+
+    cdef int cut(self, Py_ssize_t number) except -1:
+        """Takes back all but so many."""
+        self.text.n = self.ends[number - 1] + 1 if number else 0
+        del self.sizes[number:], self.ends[number:], self.keys[number:]
+        return 0
+
+
+cdef int put_key(Text keys, part) except -1:
+    cdef bytes text = (part if isinstance(part, str) else repr(part)).encode()
+    keys.put(PyBytes_AS_STRING(text), PyBytes_GET_SIZE(text) + 1)
+    return 0
 
 
 # ── rows of an answer of libpq ──
@@ -507,13 +570,13 @@ cdef class Tuple:
     cdef tuple decoded
     cdef object raw       # the row; of an answer's row what was made of it
     cdef list kept
-    cdef Text out, scratch
+    cdef Text out, scratch, source, keys   # `keys`: of puts
     cdef Py_ssize_t bytes
     cdef tuple key
-    cdef object source, expiry
+    cdef object expiry
 
     def __cinit__(self, Program program, Text out, Text scratch):
-        self.program, self.out, self.scratch, self.kept = program, out, scratch, []
+        self.program, self.out, self.scratch, self.source, self.kept = program, out, scratch, Text(), []
         self.values = <Value *>PyMem_Calloc(program.width + 1, sizeof(Value))
         if self.values == NULL:
             raise MemoryError
@@ -655,11 +718,11 @@ cdef class Tuple:
         if op.code == COLUMN:
             return self.column(op, &self.values[op.place])
         if op.code == TEMPLATE:
-            return self.text_of(op) and self.put_text(op)
+            return self.text_of(op) and self.put_text(op, self.scratch)
         if op.code == KEY:
             return self.key_text(op)
         if op.code == SOURCE:
-            return self.put_source(op)
+            return self.put_text(op, self.source)
         if op.code == EACH:
             return self.each(op)
         return self.call(op)
@@ -712,10 +775,10 @@ cdef class Tuple:
             text.put(value.text, value.n)
         return True
 
-    cdef bint put_text(self, Op op) except -1:
-        self.put_name(op, self.scratch.n)
+    cdef bint put_text(self, Op op, Text text) except -1:
+        self.put_name(op, text.n)
         self.out.put(b'{"S":"', 6)
-        self.out.put_escaped(self.scratch.at, self.scratch.n)
+        self.out.put_escaped(text.at, text.n)
         self.out.put(b'"}', 2)
         return True
 
@@ -727,8 +790,12 @@ cdef class Tuple:
         if not 1 <= self.scratch.n <= op.limit:
             raise _Left
         if op.is_base:
-            self.key += (op.fixed or PyUnicode_DecodeUTF8(self.scratch.at, self.scratch.n, NULL),)
-        return self.put_text(op)
+            if self.keys is None:
+                self.key += (op.fixed or PyUnicode_DecodeUTF8(self.scratch.at, self.scratch.n, NULL),)
+            else:
+                self.keys.put(self.scratch.at, self.scratch.n)
+                self.keys.put(b"", 1)
+        return self.put_text(op, self.scratch)
 
     cdef bint call(self, Op op) except -1:
         """What a function of the decoded row gives: (the value, its JSON, its bytes), or None. A limit holds for a key."""
@@ -742,18 +809,14 @@ cdef class Tuple:
             raise _Left
         if op.is_base:
             self.key += (value,)
+            if self.keys is not None:
+                put_key(self.keys, value)
         if op.code == EXPIRY:
             self.expiry = value
         self.put_name(op, size)
         self.out.put(PyBytes_AS_STRING(json), PyBytes_GET_SIZE(json))
         return True
 
-    cdef bint put_source(self, Op op) except -1:
-        cdef Py_ssize_t n
-        cdef const char *at = PyUnicode_AsUTF8AndSize(self.source, &n)
-        self.scratch.n = 0
-        self.scratch.put(at, n)
-        return self.put_text(op)
 
     cdef bint each(self, Op op) except -1:
         children = self.raw[op.place]
@@ -789,21 +852,20 @@ cdef class Tuple:
     cdef int set_source(self) except -1:
         """What `_src` holds: the entity's name and the row's key, as it was read."""
         cdef Program program = self.program
-        cdef Text text = self.scratch
+        cdef Text text = self.source
         cdef Value *key
+        cdef bytes encoded
+        text.n = 0
+        text.put(PyBytes_AS_STRING(program.before), PyBytes_GET_SIZE(program.before))
         if program.key_place < 0:
-            self.source = program.before.decode() + program.encode_key([self.raw[place] for place in program.key_places])
-            return 0
+            encoded = program.encode_key([self.raw[place] for place in program.key_places]).encode()
+            return text.put(PyBytes_AS_STRING(encoded), PyBytes_GET_SIZE(encoded))
         key = &self.values[program.key_place]
         if not key.own or key.form == ABSENT:
             raise _Left
-        text.n = 0
-        text.put(PyBytes_AS_STRING(program.before), PyBytes_GET_SIZE(program.before))
         text.put(b"[", 1)
         text.put(key.text, key.n)
-        text.put(b"]", 1)
-        self.source = PyUnicode_DecodeUTF8(text.at, text.n, NULL)
-        return 0
+        return text.put(b"]", 1)
 
 
 # ── items ──
@@ -816,11 +878,14 @@ cdef struct Segment:
 
 
 cdef class Run:
-    """Items of many rows. `end`: the JSON that ends each; None where texts are wanted, their attributes by rank."""
+    """Items of many rows. `end`: the JSON that ends each; None where texts are wanted, their attributes by rank. `puts`:
+    where they are wanted.
+    """
 
     cdef Program program
     cdef list items
-    cdef object ticket
+    cdef Puts puts, expired
+    cdef object ticket, now, source
     cdef bytes end
     cdef Py_ssize_t end_bytes, n, room
     cdef Segment *segments
@@ -834,14 +899,15 @@ cdef class Run:
         PyMem_Free(self.segments)
 
     cdef int make(self, rows, left) except -1:
-        cdef Py_ssize_t i, before
+        cdef Py_ssize_t i, before, expired
         cdef Result result = rows if isinstance(rows, Result) else None
         if result is not None:
             result.need()
             if result.width != self.program.width:
                 raise ValueError(f"{result.width} columns for a program of {self.program.width}")
         for i in range(len(rows)):
-            before = len(self.items)
+            before = len(self.items) if self.puts is None else len(self.puts)
+            expired = 0 if self.puts is None else len(self.expired)
             try:
                 if result is None:
                     self.tuple.open(rows[i])
@@ -849,12 +915,18 @@ cdef class Run:
                     self.tuple.open_at(result, i)
                 self.row()
             except self.program.leaving:
-                del self.items[before:]
+                if self.puts is None:
+                    del self.items[before:]
+                else:
+                    self.puts.cut(before)
+                    self.expired.cut(expired)
                 left(rows[i])
         return 0
 
     cdef int row(self) except -1:
         self.tuple.set_source()
+        if self.puts is None and self.end is not None:
+            self.source = PyUnicode_DecodeUTF8(self.tuple.source.at, self.tuple.source.n, NULL)
         for type_, when, operations in self.program.items:
             if when is None or when(self.tuple.decoded):
                 self.item(type_, operations)
@@ -876,6 +948,8 @@ cdef class Run:
         cdef Op op
         row.out.n = row.bytes = self.n = 0
         row.key, row.expiry = (), None
+        if row.keys is not None:
+            row.keys.n = 0
         while i < PyTuple_GET_SIZE(operations):
             op = <Op>PyTuple_GET_ITEM(operations, i)
             if op.code == ENTRY:
@@ -889,8 +963,15 @@ cdef class Run:
             raise _Left
         if self.end is None:
             self.items.append((self.by_rank(), row.expiry))
-        else:
+            return 0
+        row.out.put(PyBytes_AS_STRING(self.end), PyBytes_GET_SIZE(self.end))
+        row.out.at[0] = c"{"
+        if self.puts is None:
             self.items.append(self.encoded(type_))
+        elif row.expiry is None or row.expiry > self.now:
+            self.puts.put(row.out.at, row.out.n, row.bytes, row.keys)
+        else:
+            self.expired.put(row.out.at, row.out.n, row.bytes, row.keys)
         return 0
 
     cdef bint attribute(self, Op op) except -1:
@@ -924,11 +1005,9 @@ cdef class Run:
 
     cdef object encoded(self, type_):
         cdef Tuple row = self.tuple
-        row.out.put(PyBytes_AS_STRING(self.end), PyBytes_GET_SIZE(self.end))
-        row.out.at[0] = c"{"
         data = PyBytes_FromStringAndSize(row.out.at, row.out.n)
         return NEW(
-            self.program.row_type, (row.key, data, row.bytes, row.expiry, type_, row.source, self.ticket)
+            self.program.row_type, (row.key, data, row.bytes, row.expiry, type_, self.source, self.ticket)
         )
 
     cdef bytes by_rank(self):

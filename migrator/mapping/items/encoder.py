@@ -79,30 +79,69 @@ EncodedPage: TypeAlias = Projection[EncodedItem]
 
 def encode_page(encoder: Encoder, page: RawPage, ticket: int, now_s: float) -> EncodedPage:
     """Items with their ticket; a row that items_for() refuses is a finding, and the others continue."""
-    entity = encoder.entity
-    end, end_bytes = _ending(entity, ticket)
-    encoded = EncodedPage(len(page.rows), [], [], [], {})
-    items = encoded.items
-
-    def left(row: Row) -> None:
-        tree = page.whole(row)
-        try:
-            made = _by_reference(entity, tree, ticket)
-            encoded.objects.update(objects_for(entity, tree))
-            items.extend(made)
-        except RowError as error:
-            encoded.refused.append(Finding("refused", entity.name, str(error), row_key(entity, tree)))
-
+    items: list[EncodedItem] = []
+    left, refused, objects = _by_reference(encoder.entity, page, ticket, items.append)
     if encoder.native is not None and page.raw == encoder.raw:
-        encoder.native.encode(page.rows, ticket, end, end_bytes, items, left)
+        encoder.native.encode(page.rows, ticket, *_ending(encoder.entity, ticket), items, left)
     else:
         for row in page.rows:
             left(row)
-    if entity.table.ttl is not None:
-        encoded.expired[:] = (item for item in items if item.expiry is not None and item.expiry <= now_s)
-        if encoded.expired:
-            items[:] = (item for item in items if item.expiry is None or item.expiry > now_s)
-    return encoded
+    expired = []
+    if encoder.entity.table.ttl is not None:
+        expired = [item for item in items if _has_expired(item, now_s)]
+        if expired:
+            items = [item for item in items if not _has_expired(item, now_s)]
+    return EncodedPage(len(page.rows), items, expired, refused, objects)
+
+
+def _has_expired(item: EncodedItem, now_s: float) -> bool:
+    return item.expiry is not None and item.expiry <= now_s
+
+
+class PutTexts(Sequence[EncodedItem]):
+    """Items as the text of the puts that BatchWriteItem takes: a slice is a part of that text.
+
+    A single item is read from its JSON. `sizes`: in bytes.
+    """
+
+    def __init__(self, puts: _native.Puts, table: TableDesign, numbers: range) -> None:
+        self._puts = puts
+        self._table = table
+        self._numbers = numbers
+
+    @property
+    def sizes(self) -> list[int]:
+        return self._puts.sizes[self._numbers.start : self._numbers.stop]
+
+    def json(self) -> bytes:
+        return self._puts.batch(self._numbers.start, self._numbers.stop)
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def __getitem__(self, number: Any) -> Any:
+        if isinstance(number, slice):
+            return PutTexts(self._puts, self._table, self._numbers[number])
+        at = self._numbers[number]
+        put = orjson.loads(self._puts.batch(at, at + 1))["PutRequest"]
+        return encoded_of(decode_item(put["Item"]), self._table)
+
+
+def encode_puts(encoder: Encoder, page: RawPage, ticket: int, now_s: float) -> EncodedPage:
+    """As encode_page, with PutTexts if the native executor makes the items and no two have the same key."""
+    if encoder.native is None or page.raw != encoder.raw:
+        return encode_page(encoder, page, ticket, now_s)
+    puts, expired, table = _native.Puts(), _native.Puts(), encoder.entity.table
+
+    def keep(item: EncodedItem) -> None:
+        (expired if _has_expired(item, now_s) else puts).add(item.key, item.json, item.size_bytes)
+
+    left, refused, objects = _by_reference(encoder.entity, page, ticket, keep)
+    encoder.native.puts(page.rows, now_s, *_ending(encoder.entity, ticket), puts, expired, left)
+    if not puts.is_distinct:
+        return encode_page(encoder, page, ticket, now_s)
+    made, late = (PutTexts(texts, table, range(len(texts))) for texts in (puts, expired))
+    return EncodedPage(len(page.rows), made, late, refused, objects)
 
 
 def _ending(entity: CompiledEntity, ticket: int) -> tuple[bytes, int]:
@@ -111,7 +150,28 @@ def _ending(entity: CompiledEntity, ticket: int) -> tuple[bytes, int]:
     return end.encode(), text_bytes(name) + number_bytes(ticket)
 
 
-def _by_reference(entity: CompiledEntity, row: RowTree, ticket: int) -> list[EncodedItem]:
+def _by_reference(
+    entity: CompiledEntity, page: RawPage, ticket: int, keep: Callable[[EncodedItem], None]
+) -> tuple[Left, list[Finding], dict[str, bytes]]:
+    """What takes the rows that items_for() makes, and the lists of refused rows and of objects that it fills."""
+    refused: list[Finding] = []
+    objects: dict[str, bytes] = {}
+
+    def left(row: Row) -> None:
+        tree = page.whole(row)
+        try:
+            made = _encoded(entity, tree, ticket)
+            objects.update(objects_for(entity, tree))
+        except RowError as error:
+            refused.append(Finding("refused", entity.name, str(error), row_key(entity, tree)))
+        else:
+            for item in made:
+                keep(item)
+
+    return left, refused, objects
+
+
+def _encoded(entity: CompiledEntity, row: RowTree, ticket: int) -> list[EncodedItem]:
     items = items_for(entity, row)
     stamp(items, entity.table, ticket)
     return [encoded_of(item, entity.table) for item in items]
@@ -151,25 +211,18 @@ class TextEncoder(Encoder, frozen=True):
 
 def encode_texts(encoder: TextEncoder, page: RawPage) -> Projection[EncodedText]:
     """A page's rows as texts, also of items past their TTL."""
-    entity = encoder.entity
-    encoded = Projection[EncodedText](len(page.rows), [], [], [], {})
-    items = encoded.items
+    texts: list[EncodedText] = []
 
-    def left(row: Row) -> None:
-        tree = page.whole(row)
-        try:
-            for item in _by_reference(entity, tree, 0):
-                wired = orjson.loads(item.json)
-                items.append((text_in_order(wired, item.type, encoder.orders), item.expiry))
-        except RowError as error:
-            encoded.refused.append(Finding("refused", entity.name, str(error), row_key(entity, tree)))
+    def keep(item: EncodedItem) -> None:
+        texts.append((text_in_order(orjson.loads(item.json), item.type, encoder.orders), item.expiry))
 
+    left, refused, _ = _by_reference(encoder.entity, page, 0, keep)
     if encoder.native is not None and page.raw == encoder.raw:
-        encoder.native.texts(page.rows, items, left)
+        encoder.native.texts(page.rows, texts, left)
     else:
         for row in page.rows:
             left(row)
-    return encoded
+    return Projection[EncodedText](len(page.rows), texts, [], refused, {})
 
 
 def text_in_order(wired: dict[str, Any], type_: str, orders: Orders) -> bytes:

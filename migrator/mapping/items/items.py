@@ -314,24 +314,27 @@ class Projection(Struct, Generic[Made], frozen=True):
     """
 
     rows: int
-    items: list[Made]
-    expired: list[Made]
+    items: Sequence[Made]
+    expired: Sequence[Made]
     refused: list[Finding]
     objects: dict[str, bytes]
 
 
 def project(entity: CompiledEntity, rows: Sequence[RowTree], now_s: float) -> Projection[Item]:
-    made = Projection[Item](len(rows), [], [], [], {})
+    items: list[Item] = []
+    expired: list[Item] = []
+    refused: list[Finding] = []
+    objects: dict[str, bytes] = {}
     for row in rows:
         try:
-            items = items_for(entity, row)
-            made.objects.update(objects_for(entity, row))
+            made = items_for(entity, row)
+            objects.update(objects_for(entity, row))
         except RowError as error:
-            made.refused.append(Finding("refused", entity.name, str(error), row_key(entity, row)))
+            refused.append(Finding("refused", entity.name, str(error), row_key(entity, row)))
             continue
-        for item in items:
-            (made.expired if is_expired(item, entity.table, now_s) else made.items).append(item)
-    return made
+        for item in made:
+            (expired if is_expired(item, entity.table, now_s) else items).append(item)
+    return Projection(len(rows), items, expired, refused, objects)
 
 
 def is_expired(item: Item, table: TableDesign, now_s: float) -> bool:

@@ -223,7 +223,7 @@ class Backfill:
         # The checkpoint comes after the write: a crash between them repeats a page, the other order loses one.
         self.journal.finish_page(run, page, tally, findings)
         if unwritten_before:
-            settled = unwritten_before.intersection(map(item_key_text, copied.written))
+            settled = unwritten_before.intersection(item_key_text(item.key) for item in copied.written)
             self.journal.drop_findings(run, "unwritten", sorted(settled))
         return page, tally, ms_since(started)
 

@@ -11,8 +11,9 @@ from typing import Protocol, TypeAlias, TypeVar
 
 from msgspec import Struct
 
+from migrator.dynamodb.store import DynamoStore
 from migrator.mapping.difference.difference import EntityDifference
-from migrator.mapping.items.encoder import Encoder, compile_encoder, encode_page
+from migrator.mapping.items.encoder import Encoder, compile_encoder, encode_page, encode_puts
 from migrator.mapping.items.items import CompiledEntity, items_for, row_key
 from migrator.mapping.items.wire import units_of_writes
 from migrator.mapping.model.edges import ObjectStore, RawPage, Receipt, RootFinder, Rows
@@ -131,8 +132,8 @@ class Copied:
     receipt: Receipt
     findings: Sequence[Finding]
     """Of refused rows, and of rows with too many items for one transaction."""
-    written: Sequence[ItemKey] = field(default=(), repr=False)
-    """Keys of the items now in the table."""
+    written: Sequence[EncodedItem] = field(default=(), repr=False)
+    """The items now in the table."""
     tickets: Mapping[Root, int] = field(default_factory=dict, repr=False)
     """The ticket of each row's last read."""
 
@@ -168,8 +169,7 @@ def write_concurrently(refresh: Refresh, name: str, read: RawRead, only: Only) -
     kept = [item for item in sent if item.key not in unwritten]
     sizes = [item.size_bytes for item in kept]
     receipt = Receipt(len(kept), sum(sizes), float(units_of_writes(sizes)), len(kept), unwritten)
-    written = [item.key for item in kept]
-    return Copied(len(rows.rows), len(page.expired), receipt, findings, written, tickets)
+    return Copied(len(rows.rows), len(page.expired), receipt, findings, kept, tickets)
 
 
 def follow(
@@ -246,12 +246,15 @@ class Claims:
         self.table_id = table_id
         self.memory = memory
 
+    def types_of(self, entity: CompiledEntity) -> frozenset[str]:
+        return self.unproved.get(entity.name, frozenset())
+
     def sift(
         self, entity: CompiledEntity, items: Sequence[EncodedItem]
     ) -> tuple[Sequence[EncodedItem], list[Finding]]:
         """Return (items that own their key, a finding for each other item). The first claim wins."""
-        types = self.unproved.get(entity.name, frozenset())
-        claiming = [item for item in items if item.type in types]
+        types = self.types_of(entity)
+        claiming = [item for item in items if item.type in types] if types else []
         if not claiming:
             return items, []
         owners = self._owners(claiming)
@@ -376,19 +379,22 @@ class FastPath(Struct, frozen=True):
 
     def copy(self, entity: CompiledEntity, _: Page, read: RawRead) -> Copied:
         encoder = self.encoders[entity.name]
-        page = encode_page(encoder, read(encoder.raw), NO_TICKET, self.clock())
+        is_remembered = self.memory is not None and entity.name in self.remembered
+        as_texts = isinstance(self.store, DynamoStore) and not is_remembered
+        encoded = encode_puts if as_texts and not self.claims.types_of(entity) else encode_page
+        page = encoded(encoder, read(encoder.raw), NO_TICKET, self.clock())
         items, collisions = self.claims.sift(entity, page.items)
         self.check()
-        if self.memory is not None and entity.name in self.remembered:
+        if self.memory is not None and is_remembered:
             self.memory.remember(NO_TICKET, keys_by_root(items))
         if page.objects and self.objects is not None:
             # Before the items: an item must never point to a missing object.
             self.objects.put(page.objects)
         receipt = self.store.put(items) if items else Receipt()
-        findings, written = [*page.refused, *collisions], [item.key for item in items]
+        findings = [*page.refused, *collisions]
         if others := receipt.owned_by_other:
             findings += [_owned_by_other(item, receipt) for item in items if item.key in others]
-            written = [key for key in written if key not in others]
+        written = [item for item in items if item.key not in others] if others else items
         return Copied(page.rows, len(page.expired), receipt, findings, written)
 
 

@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from migrator.mapping.items import _native
-from migrator.mapping.items.encoder import Encoder, compile_encoder, encode_page
+from migrator.mapping.items.encoder import Encoder, PutTexts, compile_encoder, encode_page, encode_puts
 from migrator.mapping.items.program import RAW_KINDS, program_lines
 from migrator.mapping.model.edges import RawPage
 from migrator.runtime.errors import MappingError, RowError
@@ -135,6 +135,52 @@ def test_expired_items_are_left_out_and_counted() -> None:
     made = compile_encoder(heart.entity(text, schema))
     page = encode_page(made, read([(1, "1999-01-01"), (2, "2030-01-01"), (3, None)]), 0, NOW_S)
     assert ([item.key[0] for item in page.items], len(page.expired)) == (["T#2", "T#3"], 1)
+
+
+def test_puts_are_the_text_of_the_items_and_a_slice_a_part_of_it() -> None:
+    made = encoder()
+    left, refused = (Decimal(3), "é", None, None, None), (-1, "Bea", None, None, None)
+    rows = [(1, "Ann", "2001-02-03", None, None), refused, left, (4, 'C"', None, 1.5, None)]
+    assert left_by(made, left) == [left]
+    listed, puts = (encode(made, read(rows), 7, NOW_S) for encode in (encode_page, encode_puts))
+    assert isinstance(puts.items, PutTexts)
+    assert (list(puts.items), puts.refused) == (listed.items, listed.refused)
+    part = puts.items[1:3]
+    assert (list(part), part.sizes, len(part)) == (listed.items[1:3], puts.items.sizes[1:3], 2)
+    assert part.json() == b",".join(b'{"PutRequest":{"Item":%b}}' % item.json for item in part)
+
+
+def test_items_of_one_key_are_no_text_of_puts() -> None:
+    rows = [(1, "Ann", None, None, None), (2, "Bea", None, None, None), (1, "Ann", "2001-02-03", None, None)]
+    page = encode_puts(encoder(), read(rows), 7, NOW_S)
+    assert page == encode_page(encoder(), read(rows), 7, NOW_S)
+    one_left = [(1, "Ann", None, None, None), (Decimal(1), "Ann", None, None, None)]
+    assert not isinstance(encode_puts(encoder(), read(one_left), 7, NOW_S).items, PutTexts)
+
+
+def test_expired_items_are_no_puts() -> None:
+    schema = heart.facts(heart.table("t", {"id": "integer!", "ends": "timestamp"}))
+    text = "entities: {t: {items: {T: {key: ['T#{id}', T], ttl: ends}}}}"
+    made = compile_encoder(heart.entity(text, schema))
+    left = [(Decimal(4), "1999-01-01"), (Decimal(5), "2030-01-01")]
+    rows = read([(1, "1999-01-01"), (2, "2030-01-01"), (3, None), *left])
+    page, listed = encode_puts(made, rows, 0, NOW_S), encode_page(made, rows, 0, NOW_S)
+    assert (list(page.items), list(page.expired)) == (listed.items, listed.expired)
+    assert len(page.expired) == 2
+
+
+@pytest.mark.parametrize(("first", "last"), [(-1, 1), (0, 3), (1, 1), (2, 1)])
+def test_puts_are_never_read_beyond_their_end(first: int, last: int) -> None:
+    puts = _native.Puts()
+    for number in range(2):
+        puts.add((str(number), 1), b"{}", 5)
+    with pytest.raises(IndexError):
+        puts.batch(first, last)
+    assert (puts.batch(0, 2), puts.sizes, puts.is_distinct) == (
+        b'{"PutRequest":{"Item":{}}},{"PutRequest":{"Item":{}}}',
+        [5, 5],
+        True,
+    )
 
 
 @pytest.mark.parametrize("raw", [False, True])
