@@ -28,7 +28,7 @@ from migrator.dynamodb.exchange import Connections, SocketTransport, json_of
 from migrator.dynamodb.failures import UNPROCESSED, Unprocessed, error_code, is_throttle, passes_in_batch
 from migrator.dynamodb.store import Batch, DynamoStore, Sized, batches
 from migrator.dynamodb.throttle import LimitedRequest
-from migrator.mapping.items.encoder import encoded_of, item_of
+from migrator.mapping.items.encoder import encoded_of, item_of, names_and_values
 from migrator.mapping.items.wire import decode_item, encode, encode_item, units_of_writes, write_units
 from migrator.mapping.model.live import Outcome, Verdict
 from migrator.mapping.model.table import STATEMENT_BYTES, TOMBSTONE, EncodedItem, Item
@@ -355,20 +355,18 @@ def _all_stored(write: ConditionalWrite) -> list[Outcome]:
 
 
 def _statement(table: str, number: int, item: EncodedItem) -> Sized | None:
-    wired = orjson.loads(item.json)
-    head = _insert_head(table, tuple(wired))
-    if head is None:
-        return None
-    return (number,), orjson.Fragment(head + orjson.dumps(list(wired.values())) + b"}"), item.size_bytes
+    names, values = names_and_values(item)
+    head = _insert_head(table, names)
+    return None if head is None else ((number,), orjson.Fragment(head + values + b"]}"), item.size_bytes)
 
 
 @lru_cache(maxsize=1024)
-def _insert_head(table: str, names: tuple[str, ...]) -> bytes | None:
-    values = ", ".join(f"{_quoted(name)}: ?" for name in names)
+def _insert_head(table: str, names: bytes) -> bytes | None:
+    values = ", ".join(f"{_quoted(name)}: ?" for name in orjson.loads(b"[%b]" % names))
     statement = f'INSERT INTO "{table}" VALUE {{{values}}}'
     if len(statement.encode()) > STATEMENT_BYTES:
         return None
-    return b'{"Statement":' + orjson.dumps(statement) + b',"Parameters":'
+    return b'{"Statement":' + orjson.dumps(statement) + b',"Parameters":['
 
 
 def _quoted(name: str) -> str:

@@ -481,6 +481,44 @@ cdef int put_key(Text keys, part) except -1:
     return 0
 
 
+# ── an item's JSON as a statement has it: names, and values in their order ──
+
+
+def names_and_values(bytes json):
+    """Both as JSON lists without brackets. `json`: an object without spaces between its parts."""
+    cdef const char *at = PyBytes_AS_STRING(json)
+    cdef Py_ssize_t n = PyBytes_GET_SIZE(json), i = 1, begin, depth
+    cdef Text names = Text(), values = Text()
+    while i < n and at[i] == c'"':
+        begin, i = i, string_end(at, i, n)
+        names.put(at + begin, i - begin)
+        names.put(b",", 1)
+        i += 1
+        begin, depth = i, 0
+        while i < n:
+            if at[i] == c'"':
+                i = string_end(at, i, n)
+                continue
+            depth += (at[i] in (c"{", c"[")) - (at[i] in (c"}", c"]"))
+            i += 1
+            if depth == 0:
+                break
+        values.put(at + begin, i - begin)
+        values.put(b",", 1)
+        i += 1
+    if i != n or not names.n:
+        raise ValueError("no object of JSON with members")
+    return PyBytes_FromStringAndSize(names.at, names.n - 1), PyBytes_FromStringAndSize(values.at, values.n - 1)
+
+
+cdef Py_ssize_t string_end(const char *at, Py_ssize_t i, Py_ssize_t n) noexcept:
+    """Behind the quotation mark that ends the text that begins here; `n` where none does."""
+    i += 1
+    while i < n and at[i] != c'"':
+        i += 1 + (at[i] == c"\\")
+    return min(i + 1, n)
+
+
 # ── rows of an answer of libpq ──
 
 ctypedef char *(*GetValue)(void *, int, int) noexcept

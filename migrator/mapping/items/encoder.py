@@ -192,6 +192,14 @@ def encoded_of(item: Item, table: TableDesign) -> EncodedItem:
     )
 
 
+def names_and_values(encoded: EncodedItem) -> tuple[bytes, bytes]:
+    """The item's attributes and their values, as JSON lists without brackets."""
+    if _native is not None:
+        return _native.names_and_values(encoded.json)
+    wired = orjson.loads(encoded.json)
+    return orjson.dumps(list(wired))[1:-1], orjson.dumps(list(wired.values()))[1:-1]
+
+
 def item_of(encoded: EncodedItem) -> Item:
     return decode_item(orjson.loads(encoded.json))
 

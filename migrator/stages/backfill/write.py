@@ -134,8 +134,8 @@ class Copied:
     """Of refused rows, and of rows with too many items for one transaction."""
     written: Sequence[EncodedItem] = field(default=(), repr=False)
     """The items now in the table."""
-    tickets: Mapping[Root, int] = field(default_factory=dict, repr=False)
-    """The ticket of each row's last read."""
+    tickets: Callable[[], Mapping[Root, int]] = field(default=dict, repr=False, compare=False)
+    """Reads the ticket of each row's last read."""
 
 
 def write_concurrently(refresh: Refresh, name: str, read: RawRead, only: Only) -> Copied:
@@ -159,13 +159,16 @@ def write_concurrently(refresh: Refresh, name: str, read: RawRead, only: Only) -
     sending = sorted_out(wanted, refresh.together)
     fresh = {item.source for item in sent} if only.is_new else ()
     outcomes = send(refresh.store, sending, refresh.check, fresh=fresh)
-    tickets = {(entity.name, row_key(entity, row)): ticket for row in rows.rows}
     last, unwritten = follow(refresh, ticket, outcomes, again, lambda: united(keys_by_root(page.items), had))
     findings = [*page.refused, *sending.findings()]
+    last_tickets = {} if last is None else last.tickets
     if last is not None:
-        tickets |= last.tickets
-        findings = [one for one in findings if (one.entity, one.source_key) not in last.tickets]
+        findings = [one for one in findings if (one.entity, one.source_key) not in last_tickets]
         findings += last.findings
+
+    def tickets() -> Mapping[Root, int]:
+        return {(entity.name, row_key(entity, row)): ticket for row in rows.rows} | last_tickets
+
     kept = [item for item in sent if item.key not in unwritten]
     sizes = [item.size_bytes for item in kept]
     receipt = Receipt(len(kept), sum(sizes), float(units_of_writes(sizes)), len(kept), unwritten)
@@ -412,11 +415,11 @@ class ConditionalPath(Struct, frozen=True):
         only = self.only.get(entity.name)
         part = WHOLE if only is None else only(page)
         copied = write_concurrently(self.refresh, entity.name, read, part)
-        if not copied.receipt.unwritten:
+        if not copied.receipt.unwritten and self.open_findings.counts():
             # Relays' findings on rows that are fine now. Findings of this page belong to the run.
             with_findings = {(finding.entity, finding.source_key) for finding in copied.findings}
-            fine = {root: copied.tickets[root] for root in copied.tickets.keys() - with_findings}
-            self.open_findings.settle(fine, [])
+            tickets = copied.tickets()
+            self.open_findings.settle({root: tickets[root] for root in tickets.keys() - with_findings}, [])
         return copied
 
 

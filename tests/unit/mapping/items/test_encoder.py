@@ -14,6 +14,7 @@ from functools import lru_cache, partial
 from typing import Any
 from uuid import UUID
 
+import orjson
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -181,6 +182,51 @@ def test_puts_are_never_read_beyond_their_end(first: int, last: int) -> None:
         [5, 5],
         True,
     )
+
+
+def wired_values() -> st.SearchStrategy[Any]:
+    leaves = st.fixed_dictionaries({"S": st.text(st.characters(exclude_categories=["Cs"]))}) | st.just(
+        {"BOOL": True}
+    )
+    return st.recursive(
+        leaves,
+        lambda inner: (
+            st.builds(lambda one: {"L": one}, st.lists(inner, max_size=3))
+            | st.builds(
+                lambda one: {"M": one}, st.dictionaries(st.text('a"}{][,:\\', max_size=4), inner, max_size=3)
+            )
+        ),
+        max_leaves=8,
+    )
+
+
+@given(
+    st.dictionaries(st.text(st.characters(exclude_categories=["Cs"]), min_size=1), wired_values(), min_size=1)
+)
+def test_names_and_values_are_those_of_the_object(item: dict[str, Any]) -> None:
+    names, values = _native.names_and_values(orjson.dumps(item))
+    assert orjson.loads(b"[%b]" % names) == list(item)
+    assert orjson.loads(b"[%b]" % values) == list(item.values())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"",
+        b"{",
+        b"{}",
+        b"[1]",
+        b'{"a',
+        b'{"a\\',
+        b'{"a"',
+        b'{"a":',
+        b'{"a":{"S":"x"}',
+        b'{"a":{"S":"x\\',
+    ],
+)
+def test_a_text_that_is_no_whole_item_has_no_names(text: bytes) -> None:
+    with pytest.raises(ValueError, match="no object"):
+        _native.names_and_values(text)
 
 
 @pytest.mark.parametrize("raw", [False, True])

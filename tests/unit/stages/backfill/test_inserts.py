@@ -106,7 +106,8 @@ def test_a_page_of_generated_code_is_the_page_of_items_for(
     by_items(reference)
     assert shop.refresh.entities[name].encoder.native
     paths = [ConditionalPath(one.refresh, one.open_findings, {}) for one in (reference, shop)]
-    assert copied(shop, paths[1], name) == copied(reference, paths[0], name)
+    page, by_reference = copied(shop, paths[1], name), copied(reference, paths[0], name)
+    assert (page, page.tickets()) == (by_reference, by_reference.tickets())
     assert shop.store.items == reference.store.items
     assert shop.open_findings.read() == reference.open_findings.read()
     assert shop.tickets.highest() == reference.tickets.highest()
