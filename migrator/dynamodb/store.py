@@ -210,6 +210,8 @@ class DynamoStore:
     waits); it raises if this writer must stop sending.
     """
 
+    sends_texts = True
+
     def __init__(
         self,
         client: Any,

@@ -49,6 +49,8 @@ class FakeStore:
     change them, and see the `queries` asked.
     """
 
+    sends_texts = True
+
     def __init__(self, design: TableDesign, check: Callable[[], None]) -> None:
         self.design = design
         self.check = check

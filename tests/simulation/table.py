@@ -214,6 +214,7 @@ class FastStore:
 
     table: Table
     check: Callable[[], None]
+    sends_texts: bool = False
 
     def put(self, items: Sequence[EncodedItem]) -> Receipt:
         for item in items:

@@ -73,6 +73,8 @@ _GZIP = 31
 class ItemLines:
     """A store of one page: puts become lines, each after its key's digest."""
 
+    sends_texts = False
+
     def __init__(self) -> None:
         self.lines: list[bytes] = []
 

@@ -343,6 +343,8 @@ def sends_nothing() -> None: ...
 class DryStore:
     """Puts for --dry-run. Write units are those of an empty table, indexes included."""
 
+    sends_texts = False
+
     def __init__(self, design: TableDesign) -> None:
         self.design = design
 

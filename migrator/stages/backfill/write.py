@@ -11,7 +11,6 @@ from typing import Protocol, TypeAlias, TypeVar
 
 from msgspec import Struct
 
-from migrator.dynamodb.store import DynamoStore
 from migrator.mapping.difference.difference import EntityDifference
 from migrator.mapping.items.encoder import Encoder, compile_encoder, encode_page, encode_puts
 from migrator.mapping.items.items import CompiledEntity, items_for, row_key
@@ -342,6 +341,10 @@ class PagePath(Protocol):
 
 
 class Puts(Protocol):
+    @property
+    def sends_texts(self) -> bool:
+        """Whether PutTexts are sent as they are, and no item of them is read."""
+
     def put(self, items: Sequence[EncodedItem]) -> Receipt: ...
 
 
@@ -349,6 +352,7 @@ class PutsAmongOthers(Struct, frozen=True):
     """Puts that never overwrite another job's items in a shared table."""
 
     store: OwnStore
+    sends_texts: bool = False
 
     def put(self, items: Sequence[EncodedItem]) -> Receipt:
         outcomes = [outcome for wave in waves(items) for outcome in self.store.write_own(wave)]
@@ -383,7 +387,7 @@ class FastPath(Struct, frozen=True):
     def copy(self, entity: CompiledEntity, _: Page, read: RawRead) -> Copied:
         encoder = self.encoders[entity.name]
         is_remembered = self.memory is not None and entity.name in self.remembered
-        as_texts = isinstance(self.store, DynamoStore) and not is_remembered
+        as_texts = self.store.sends_texts and not is_remembered
         encoded = encode_puts if as_texts and not self.claims.types_of(entity) else encode_page
         page = encoded(encoder, read(encoder.raw), NO_TICKET, self.clock())
         items, collisions = self.claims.sift(entity, page.items)
