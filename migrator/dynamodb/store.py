@@ -135,7 +135,7 @@ def _apart(text: bytes, each: Callable[[WiredItem], Any]) -> list[Any] | None:
 Sized = tuple[ItemKey, Any, int]
 """An item's key, its form in a request (a dict, or JSON as orjson.Fragment) and its bytes."""
 
-Batch = list[Sized]
+Batch = Sequence[Sized]
 _OfBatch = TypeVar("_OfBatch", bound=tuple[Any, ...])
 """A tuple that begins as Sized, such as an EncodedItem."""
 

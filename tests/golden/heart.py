@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import orjson
@@ -156,7 +157,7 @@ def alike(
 
 
 def _alike_as_texts(
-    compiled: CompiledEntity, encoder: Encoder, page: RawPage, items: list[EncodedItem]
+    compiled: CompiledEntity, encoder: Encoder, page: RawPage, items: Sequence[EncodedItem]
 ) -> None:
     """The same items as texts whose names are in an order that is asked for."""
     texts = _text_encoder(compiled, encoder.raw)

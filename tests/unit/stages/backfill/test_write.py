@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -51,7 +52,7 @@ class Shop:
         with sqlite3.connect(self.path) as database:
             database.execute(statement)
 
-    def items(self) -> list[EncodedItem]:
+    def items(self) -> Sequence[EncodedItem]:
         encoder = compile_encoder(self.users)
         return encode_page(
             encoder, self.source.read_raw(self.users.plan, encoder.raw, None, None), 0, 0.0
