@@ -299,6 +299,9 @@ def test_a_check_that_fails_stops_every_kind_of_write(
 
 
 class Claimed:
+    def types_of(self, entity: object) -> frozenset[str]:
+        return frozenset()
+
     def sift(self, entity: object, items: list[Item]) -> tuple[list[Item], list[object]]:
         return items, []
 
