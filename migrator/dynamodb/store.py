@@ -243,7 +243,7 @@ class DynamoStore:
         units, requests = 0.0, 0
         unwritten: dict[ItemKey, str] = {}
         refused: list[ItemRefusedError] = []
-        sockets = self.sockets
+        sockets = None if self.limit.is_set else self.sockets
         with nullcontext() if sockets is None else Line(sockets.connections) as line:
             for batch in batches(items, self.limit.units_at_most):
                 receipt = self._write(batch, refused, None if self.limit.is_set else line)
