@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 from weakref import WeakSet
 
 import orjson
-from botocore.exceptions import BotoCoreError, HTTPClientError
+from botocore.exceptions import HTTPClientError
 from botocore.parsers import ResponseParserError, ResponseParserFactory
 from httptools import HttpParserError, HttpResponseParser
 from msgspec import Struct
@@ -315,9 +315,9 @@ def _parts(answer: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 # ── Received answers: one frame of HTTP/1.1 ──
 
 
-def all_written(answer: Received | BotoCoreError) -> Mapping[str, float] | None:
+def all_written(answer: Received | Exception) -> Mapping[str, float] | None:
     """Units by meter that a BatchWriteItem consumed, if it took everything; None for any other answer."""
-    if isinstance(answer, BotoCoreError) or answer.status != 200:
+    if isinstance(answer, Exception) or answer.status != 200:
         return None
     try:
         require_checksum(answer.headers, answer.body)

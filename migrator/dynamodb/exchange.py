@@ -22,7 +22,6 @@ import orjson
 from botocore.auth import SIGV4_TIMESTAMP, SigV4Auth
 from botocore.awsrequest import AWSPreparedRequest, AWSRequest, create_request_object, prepare_request_dict
 from botocore.exceptions import (
-    BotoCoreError,
     ConnectionClosedError,
     ConnectTimeoutError,
     EndpointConnectionError,
@@ -412,10 +411,10 @@ class Exchange(Struct, frozen=True):
         client: Any,
         operation: str,
         params: Mapping[str, Any],
-        answer: Received | BotoCoreError,
+        answer: Received | Exception,
         read: Callable[[bytes], Any] = orjson.loads,
     ) -> dict[str, Any]:
-        if isinstance(answer, BotoCoreError):
+        if isinstance(answer, Exception):
             raise answer
         note_answer(client)
         require_checksum(answer.headers, answer.body)

@@ -400,15 +400,16 @@ class DynamoStore:
             write_units=units, requests=requests, unwritten={**first.unwritten, **second.unwritten}
         )
 
-    def _tried(self, line: Line, requests: Texts) -> Received | BotoCoreError:
+    def _tried(self, line: Line, requests: Texts) -> Received | Exception:
         sockets = self.sockets
         assert sockets is not None
         body = json_of(self._batch(requests))
         try:
             with checked_last(self.check):
                 return line.exchange(partial(sockets.request, self.client, "BatchWriteItem", body))
-        except BotoCoreError as error:
-            return error
+        except (BotoCoreError, ClientError) as error:
+            failure: Exception = error
+            return failure
 
     def _batch(self, requests: list[dict[str, Any]] | Texts) -> dict[str, Any]:
         return {"RequestItems": {self.design.name: requests}, "ReturnConsumedCapacity": "INDEXES"}
@@ -417,7 +418,7 @@ class DynamoStore:
         self,
         requests: list[dict[str, Any]] | Texts,
         sizes: Sequence[int],
-        first: Received | BotoCoreError | None = None,
+        first: Received | Exception | None = None,
     ) -> Receipt:
         """Send until everything is taken; tries are counted from the last one that took something. `sizes`: in
         bytes. `first`: the answer to the first try.

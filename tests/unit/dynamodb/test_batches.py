@@ -11,11 +11,12 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
+from botocore.exceptions import ClientError
 
 from migrator.dynamodb.client import dynamodb_client
 from migrator.dynamodb.store import DynamoStore
 from migrator.mapping.model.table import KeyAttribute, TableDesign
-from migrator.runtime.errors import StoppedError
+from migrator.runtime.errors import StoppedError, TargetError
 from migrator.runtime.retry import Backoff
 from tests.support_fence import no_fence
 from tests.support_items import encoded
@@ -133,3 +134,15 @@ def test_nothing_is_sent_once_the_check_fails() -> None:
     with table() as (server, store), pytest.raises(StoppedError):
         store.fenced(lost).put(ITEMS)
     assert server.puts == [KEYS[:25], KEYS[25:50]]
+
+
+def test_a_role_that_is_refused_is_said_and_nothing_is_sent() -> None:
+    class Refused:
+        def get_frozen_credentials(self) -> None:
+            raise ClientError({"Error": {"Code": "AccessDenied"}}, "AssumeRole")
+
+    with table() as (server, store):
+        store.client.exchange.sockets.signing._credentials = Refused()
+        with pytest.raises(TargetError, match="AssumeRole"):
+            store.put(ITEMS)
+    assert server.puts == []
