@@ -24,7 +24,7 @@ TRIED = {
     "urllib3": (">=2,<3", "_new_conn"),
     "pymysql": (
         ">=1.1,<1.3",
-        "_execute_command _force_close _next_seq_id _read_bytes _rfile",
+        "_execute_command _force_close _next_seq_id _read_bytes _rfile _sock",
     ),
     "sqlalchemy": (">=2.0,<2.2", "_handle_dbapi_exception _max_overflow _rowcount"),
     "psycopg": (">=3.1,<3.4", "_tx"),
