@@ -74,6 +74,7 @@ SITES: Mapping[str, str] = {
     "dynamodb/store.DynamoStore.query": _ASKS,
     "dynamodb/store.DynamoStore.get_item": f"{_OPENS} service-reading",
     "dynamodb/store.DynamoStore._send": "backfill",
+    "dynamodb/store.DynamoStore._tried": "backfill",
     "dynamodb/store.DynamoStore._read": f"{_ASKS} report reverse verify",
     "dynamodb/store.DynamoStore._delete_own": "operator",
     "dynamodb/tables.DynamoStream._table": "reverse",

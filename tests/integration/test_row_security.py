@@ -155,6 +155,7 @@ def test_without_the_guard_the_items_of_hidden_rows_are_buried(
     shop.sql(HIDE, table="account")
     shop.sql("UPDATE account SET name = name || '!'")
     monkeypatch.delitem(connect._SETTINGS, "row_security")
+    monkeypatch.setattr(connect, "_opening", connect._opening.__wrapped__)
     shop.plain.run("relay", "--once", str(shop.plain.job))
     assert len(items(shop)) == 5
 

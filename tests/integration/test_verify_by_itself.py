@@ -74,6 +74,7 @@ def test_rows_hidden_from_the_user_are_not_proven(
 ) -> None:
     """As where nothing tells of hidden rows: the guard of every connection is taken away."""
     monkeypatch.delitem(connect._SETTINGS, "row_security")
+    monkeypatch.setattr(connect, "_opening", connect._opening.__wrapped__)
     shop = make(role)
     shop.done("backfill", str(shop.job))
     ended = shop.run("verify", str(shop.job))
