@@ -30,8 +30,8 @@ class Program:
         now: float,
         end: bytes,
         end_bytes: int,
-        puts: Puts,
-        expired: Puts,
+        puts: PutBuffer,
+        expired: PutBuffer,
         left: Callable[[Any], None],
         /,
     ) -> None: ...
@@ -39,7 +39,7 @@ class Program:
 
 def names_and_values(json: bytes, /) -> tuple[bytes, bytes]: ...
 
-class Puts:
+class PutBuffer:
     sizes: list[int]
     is_distinct: bool
 

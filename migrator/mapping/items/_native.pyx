@@ -413,7 +413,7 @@ cdef class Program:
         """Appends the rows' items; `left` takes a row that is left."""
         Run(self, items, ticket, end, end_bytes).make(rows, left)
 
-    def puts(self, rows, now, bytes end, Py_ssize_t end_bytes, Puts puts, Puts expired, left):
+    def puts(self, rows, now, bytes end, Py_ssize_t end_bytes, PutBuffer puts, PutBuffer expired, left):
         """The same as puts of a batch; apart from them those that have expired `now`."""
         run = Run(self, None, None, end, end_bytes)
         run.puts, run.expired, run.now, run.tuple.keys = puts, expired, now, Text()
@@ -427,7 +427,7 @@ cdef class Program:
 # ── puts of a page, one behind the other: what BatchWriteItem takes is a slice of their text ──
 
 
-cdef class Puts:
+cdef class PutBuffer:
     """`sizes`: of the items, in bytes as DynamoDB counts them."""
 
     cdef Text text
@@ -922,7 +922,7 @@ cdef class Run:
 
     cdef Program program
     cdef list items
-    cdef Puts puts, expired
+    cdef PutBuffer puts, expired
     cdef object ticket, now, source
     cdef bytes end
     cdef Py_ssize_t end_bytes, n, room

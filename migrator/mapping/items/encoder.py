@@ -104,7 +104,7 @@ class PutTexts(Sequence[EncodedItem]):
     A single item is read from its JSON. `sizes`: in bytes.
     """
 
-    def __init__(self, puts: _native.Puts, table: TableDesign, numbers: range) -> None:
+    def __init__(self, puts: _native.PutBuffer, table: TableDesign, numbers: range) -> None:
         self._puts = puts
         self._table = table
         self._numbers = numbers
@@ -131,7 +131,7 @@ def encode_puts(encoder: Encoder, page: RawPage, ticket: int, now_s: float) -> E
     """As encode_page, with PutTexts if the native executor makes the items and no two have the same key."""
     if encoder.native is None or page.raw != encoder.raw:
         return encode_page(encoder, page, ticket, now_s)
-    puts, expired, table = _native.Puts(), _native.Puts(), encoder.entity.table
+    puts, expired, table = _native.PutBuffer(), _native.PutBuffer(), encoder.entity.table
 
     def keep(item: EncodedItem) -> None:
         (expired if _has_expired(item, now_s) else puts).add(item.key, item.json, item.size_bytes)

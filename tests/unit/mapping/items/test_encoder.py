@@ -172,7 +172,7 @@ def test_expired_items_are_no_puts() -> None:
 
 @pytest.mark.parametrize(("first", "last"), [(-1, 1), (0, 3), (1, 1), (2, 1)])
 def test_puts_are_never_read_beyond_their_end(first: int, last: int) -> None:
-    puts = _native.Puts()
+    puts = _native.PutBuffer()
     for number in range(2):
         puts.add((str(number), 1), b"{}", 5)
     with pytest.raises(IndexError):
