@@ -246,7 +246,11 @@ class DynamoStore:
         sockets = None if self.limit.is_set else self.sockets
         with nullcontext() if sockets is None else Line(sockets.connections) as line:
             for batch in batches(items, self.limit.units_at_most):
-                receipt = self._write(batch, refused, None if self.limit.is_set else line)
+                if line is not None and self.limit.is_set:
+                    # Set meanwhile: who holds a connection must not wait for another.
+                    line.leave()
+                    line = None
+                receipt = self._write(batch, refused, line)
                 units, requests = units + receipt.write_units, requests + receipt.requests
                 unwritten |= receipt.unwritten
         if (

@@ -18,6 +18,7 @@ from migrator.dynamodb.store import DynamoStore
 from migrator.mapping.model.table import KeyAttribute, TableDesign
 from migrator.runtime.errors import StoppedError, TargetError
 from migrator.runtime.retry import Backoff
+from migrator.runtime.system import Places
 from tests.support_fence import no_fence
 from tests.support_items import encoded
 
@@ -146,3 +147,17 @@ def test_a_role_that_is_refused_is_said_and_nothing_is_sent() -> None:
         with pytest.raises(TargetError, match="AssumeRole"):
             store.put(ITEMS)
     assert server.puts == []
+
+
+def test_a_limit_that_is_set_meanwhile_lets_the_connection_go() -> None:
+    with table() as (server, store):
+        store.client.exchange.sockets.connections._places = Places(1)
+        checks = iter(range(100))
+
+        def limited() -> None:
+            if next(checks) == 1:
+                store.limit.change(10_000)
+
+        receipt = store.fenced(limited).put(ITEMS)
+    assert server.puts == [KEYS[:25], KEYS[25:50], KEYS[50:]]
+    assert (server.connections, receipt.requests) == (1, 3)
