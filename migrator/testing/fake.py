@@ -43,7 +43,6 @@ from migrator.stages.reads.functions import Function, RoutedPattern
 from migrator.stages.reads.metrics import ReadMetrics
 from migrator.stages.reads.reads import (
     MappedReads,
-    PageCall,
     PagePosition,
     PageRows,
     PatternCall,
@@ -261,14 +260,17 @@ class _FakeReads(Reads):
 
 
 class _FakeMappedReads(MappedReads):
-    def _page_call(self, question: Question, values: Mapping[str, Any], size: int) -> PageCall:
-        return _FakePage(question, values, self.shadow_edges, size)
-
-
-class _FakePage(PageCall):
-    def page(self, side: Side, edges: Backends, position: PagePosition) -> PageRows:
-        rows = self.question.answer(side, self.values, edges.source, edges.store)[""]
-        end = position.given + self.size
+    def _page(
+        self,
+        question: Question,
+        values: Mapping[str, Any],
+        size: int,
+        side: Side,
+        edges: Backends,
+        position: PagePosition,
+    ) -> PageRows:
+        rows = question.answer(side, values, edges.source, edges.store)[""]
+        end = position.given + size
         return PageRows(rows[position.given : end], PagePosition(end) if end < len(rows) else None)
 
 

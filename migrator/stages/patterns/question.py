@@ -295,13 +295,19 @@ class Question:
         rows = answer_of(self.mapping, self.pattern, fetched.items)
         return TableAnswer(rows, fetched.requests, ms, request, fetched.read_units)
 
-    def of_sql(self, params: Mapping[str, Any], source: Questions) -> SideAnswer:
-        """Raises: SettingsError if the statement returns other columns than the pattern; the errors of the source."""
+    def of_sql(
+        self, params: Mapping[str, Any], source: Questions, *, at_most: int | None = None
+    ) -> SideAnswer:
+        """`at_most`: as of `Questions.query`.
+
+        Raises: SettingsError if the statement returns other columns than the pattern; the errors of the source.
+        """
         pattern = self.pattern
         schema = schema_of(self.mapping, pattern, params)
         began = self.clock()
         answered = {
-            part.name: source.query(pattern.statements[part.name], params, schema) for part in pattern.parts
+            part.name: source.query(pattern.statements[part.name], params, schema, at_most=at_most)
+            for part in pattern.parts
         }
         ms = _ms(self.clock() - began)
         rows = {part.name: self._rows(part, answered[part.name]) for part in pattern.parts}

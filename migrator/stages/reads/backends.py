@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import CancelledError, wait
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 from msgspec import Struct
 
@@ -111,16 +111,16 @@ def blamed(error: BaseException, asked_side: Side) -> tuple[Side, str]:
     return asked_side, f"{type(error).__name__} was raised"
 
 
-class ShadowedCall(Protocol):
-    """An answered call for its shadow. It shares nothing with the caller and never changes."""
+class ShadowedCall(Struct, frozen=True):
+    """An answered call for its shadow. It shares nothing with the caller and never changes.
 
-    @property
-    def pattern(self) -> Pattern: ...
+    `ask`: requests a side's answer again in the background; raises the side's errors.
+    `compared`: items with rows.
+    """
 
-    def ask(self, side: Side, bounds: Bounds) -> Any:
-        """Request the side's answer again in the background. Raises: the side's errors."""
-
-    def compared(self, items: Any, rows: Any) -> tuple[PartAnswer, ...]: ...
+    pattern: Pattern
+    ask: Callable[[Side, Bounds], Any]
+    compared: Callable[[Any, Any], tuple[PartAnswer, ...]]
 
 
 # ── by the mapping ──
@@ -137,25 +137,6 @@ class Backends(Struct, frozen=True):
         )
 
 
-class MappedCall(Struct, frozen=True):
-    """A call answered by the mapping's own request and statement. `edges`: a shadow's own."""
-
-    question: Question
-    values: Mapping[str, Any]
-    edges: Backends
-
-    @property
-    def pattern(self) -> Pattern:
-        return self.question.pattern
-
-    def ask(self, side: Side, bounds: Bounds) -> Any:
-        edges = self.edges.within(bounds)
-        return self.question.answer(side, self.values, edges.source, edges.store)
-
-    def compared(self, items: Any, rows: Any) -> tuple[PartAnswer, ...]:
-        return self.question.compared(items, rows)
-
-
 # ── by functions of the service's own ──
 
 
@@ -168,17 +149,16 @@ class OwnCall(Struct, frozen=True):
     loop: asyncio.AbstractEventLoop | None
     deadline_s: float
 
-    @property
-    def pattern(self) -> Pattern:
-        return self.question.pattern
+    def shadowed(self) -> ShadowedCall:
+        return ShadowedCall(self.question.pattern, self._ask, self._compared)
 
-    def ask(self, side: Side, bounds: Bounds) -> Any:
+    def _ask(self, side: Side, bounds: Bounds) -> Any:
         bounds.check()
-        function = self.functions.get(side)
+        function, pattern = self.functions.get(side), self.question.pattern
         if function is None:
-            raise SideError(side, missing_function(self.pattern.name, side))
+            raise SideError(side, missing_function(pattern.name, side))
         answer = function(**self.arguments) if self.loop is None else self._on_loop(function)
-        return records_of(self.pattern, answer, bounds.at_most)
+        return records_of(pattern, answer, bounds.at_most)
 
     def _on_loop(self, function: Callable[..., Any]) -> Any:
         """Run on the service's loop, which owns its connections. This thread waits, the loop does not.
@@ -209,14 +189,14 @@ class OwnCall(Struct, frozen=True):
             # As asyncio.run cancels, at its end, all that is under way.
             raise gone from None
 
-    def compared(self, items: Any, rows: Any) -> tuple[PartAnswer, ...]:
-        for part in self.pattern.parts:
+    def _compared(self, items: Any, rows: Any) -> tuple[PartAnswer, ...]:
+        parts, readers = self.question.pattern.parts, self.question.readers
+        for part in parts:
             for side, ours, others in (("sql", rows, items), ("table", items, rows)):
                 fault = names_fault(part, ours[part.name], others[part.name])
                 if fault:
                     where = f"the function of {_SIDE_WORDS[side]}"
-                    raise SideError(cast("Side", side), f"{self.pattern.name}: {where}: {fault}")
-        parts, readers = self.pattern.parts, self.question.readers
+                    raise SideError(cast("Side", side), f"{self.question.pattern.name}: {where}: {fault}")
         return self.question.compared(
             {part.name: rows_of(part, items[part.name], ()) for part in parts},
             {part.name: rows_of(part, rows[part.name], readers[part.name]) for part in parts},

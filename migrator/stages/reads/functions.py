@@ -110,11 +110,9 @@ class RoutedPattern:
         # A list is the caller's, and may be another one when the shadow runs.
         kept = {name: list(value) if isinstance(value, list) else value for name, value in arguments.items()}
 
-        def shadowed() -> OwnCall:
-            return OwnCall(self._question, self._functions, kept, loop, self._shadow.deadline_s)
-
+        own = OwnCall(self._question, self._functions, kept, loop, self._shadow.deadline_s)
         return PatternCall(
-            pattern, values, shadowed, lambda answer: records_of(pattern, answer, self._shadow.max_rows)
+            pattern, values, own.shadowed, lambda answer: records_of(pattern, answer, self._shadow.max_rows)
         )
 
 

@@ -25,8 +25,8 @@ from migrator.mapping.model.evidence import (
     answering,
     share_of,
 )
-from migrator.mapping.model.mapping import Pattern, Statement
-from migrator.mapping.model.results import PartAnswer, Rows
+from migrator.mapping.model.mapping import Pattern
+from migrator.mapping.model.results import Rows
 from migrator.mapping.patterns.answers import Answer, Records, TooManyError, answer_of, handed, records
 from migrator.mapping.patterns.diff import as_text
 from migrator.mapping.patterns.params import checked_params, texts_of
@@ -38,7 +38,7 @@ from migrator.runtime.values import replace
 from migrator.settings.job import ReadSettings
 from migrator.stages.core.ownership import OLDER_ADVICE, OlderError
 from migrator.stages.patterns.question import Partition, Question, order_of, side_by_side
-from migrator.stages.reads.backends import Backends, Bounds, MappedCall, ShadowedCall, SideError
+from migrator.stages.reads.backends import Backends, Bounds, ShadowedCall, SideError
 from migrator.stages.reads.metrics import ReadMetrics
 from migrator.stages.reads.shadow import AnsweredCall, Shadow
 
@@ -134,20 +134,12 @@ def sql_page(
         )
     # Before the first page nothing can have been inserted.
     wanted = place.given + size + (SLACK if place.given else 0)
-    rows = question.of_sql(values, _First(source, wanted)).rows[""]  # type: ignore[arg-type]
+    rows = question.of_sql(values, source, at_most=wanted).rows[""]
     begins = _behind(rows, place)
     page = rows[begins : begins + size]
     if not page or len(rows) <= begins + size:
         return PageRows(page, None)
     return PageRows(page, PagePosition(place.given + len(page), row=row_digest(as_text(page[-1]))))
-
-
-class _First(Struct, frozen=True):
-    source: Questions
-    at_most: int
-
-    def query(self, statement: Statement, params: Mapping[str, Any], schema: str | None = None) -> Rows:
-        return self.source.query(statement, params, schema, at_most=self.at_most)
 
 
 def _behind(rows: Sequence[tuple[Any, ...]], place: PagePosition) -> int:
@@ -430,12 +422,17 @@ class MappedReads:
         question = question_named(self.questions, name)
         values = checked_params(question.pattern, given)
         question.refuse_unfit(values)
-        shadowed = lambda: MappedCall(question, values, self.shadow_edges)  # noqa: E731
+
+        def ask(side: Side, edges: Backends) -> Mapping[str, Rows]:
+            return question.answer(side, values, edges.source, edges.store)
+
+        def shadow(side: Side, bounds: Bounds) -> Mapping[str, Rows]:
+            return ask(side, self.shadow_edges.within(bounds))
+
+        shadowed = partial(ShadowedCall, question.pattern, shadow, question.compared)
         call = PatternCall(question.pattern, values, shadowed, self._compares)
         side = self.reads.side_of(call)
-        edges = self.edges
-        ask = partial(question.answer, side, values, edges.source, edges.store)
-        parts = self.reads.answer(call, side, ask)
+        parts = self.reads.answer(call, side, partial(ask, side, self.edges))
         return handed(question.pattern, parts, side, question.kinds)
 
     def _compares(self, parts: Mapping[str, Rows]) -> Mapping[str, Rows]:
@@ -457,10 +454,18 @@ class MappedReads:
         values = checked_params(question.pattern, given)
         question.refuse_unfit(values)
         key = self._key(name)
-        page = self._page_call(question, values, size)
+
+        def shadow(side: Side, bounds: Bounds) -> Rows:
+            # One row more than a page shows that there is another page.
+            edges = self.shadow_edges.within(Bounds(bounds.at_most + 1, bounds.late))
+            return self._page(question, values, size, side, edges, PagePosition()).rows
+
+        shadowed = lambda: ShadowedCall(  # noqa: E731
+            question.pattern, shadow, lambda items, rows: question.compared({"": items}, {"": rows})
+        )
         # Pages in no certain order, and later ones, may be cut differently on the two sides.
         compared = cursor is None and question.pattern.order == "exact"
-        call = PatternCall(question.pattern, values, (lambda: page) if compared else None)
+        call = PatternCall(question.pattern, values, shadowed if compared else None)
         fresh = Cursor(
             name, digest_of(texts_of(question.pattern, values)), self.revision, "sql", self.clock(), 0
         )
@@ -469,7 +474,7 @@ class MappedReads:
         elif fault := self._fault(begun := opened(cursor, key), fresh):
             raise SettingsError(f"{name}: {fault}; start again from the first page")
         position = PagePosition(begun.given, begun.starts, begun.row)
-        ask = lambda: replace(page, edges=self.edges).page(begun.side, self.edges, position)  # noqa: E731
+        ask = partial(self._page, question, values, size, begun.side, self.edges, position)
         compares = lambda rows: self._compares({"": rows.rows})[""]  # noqa: E731
         page_rows = self.reads.answer(replace(call, compares=compares), begun.side, ask)
         items = records(question.pattern.parts[0], page_rows.rows, begun.side, question.kinds[""])
@@ -479,8 +484,18 @@ class MappedReads:
         there = replace(begun, given=after.given, starts=after.starts, row=after.row)
         return Page(items, signed(there, key))
 
-    def _page_call(self, question: Question, values: Mapping[str, Any], size: int) -> PageCall:
-        return PageCall(question, values, self.shadow_edges, size)
+    def _page(
+        self,
+        question: Question,
+        values: Mapping[str, Any],
+        size: int,
+        side: Side,
+        edges: Backends,
+        position: PagePosition,
+    ) -> PageRows:
+        if side == "table":
+            return table_page(question, values, edges.store, position, size)
+        return sql_page(question, values, edges.source, position, size)
 
     def _key(self, name: str) -> str:
         if self.settings.cursor_key is None:
@@ -504,31 +519,6 @@ class MappedReads:
         if phase == ended[cursor.side]:
             return f"the cursor is of a side that no longer answers: the pattern is {phase}"
         return ""
-
-
-@dataclass(frozen=True)
-class PageCall:
-    question: Question
-    values: Mapping[str, Any]
-    edges: Backends
-    size: int
-
-    @property
-    def pattern(self) -> Pattern:
-        return self.question.pattern
-
-    def page(self, side: Side, edges: Backends, position: PagePosition) -> PageRows:
-        if side == "table":
-            return table_page(self.question, self.values, edges.store, position, self.size)
-        return sql_page(self.question, self.values, edges.source, position, self.size)
-
-    def ask(self, side: Side, bounds: Bounds) -> Any:
-        # One row more than a page shows that there is another page.
-        bounds = Bounds(bounds.at_most + 1, bounds.late)
-        return self.page(side, self.edges.within(bounds), PagePosition()).rows
-
-    def compared(self, items: Any, rows: Any) -> tuple[PartAnswer, ...]:
-        return self.question.compared({"": items}, {"": rows})
 
 
 def question_named(questions: Mapping[str, AnyPattern], name: str) -> AnyPattern:

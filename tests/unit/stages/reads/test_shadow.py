@@ -18,7 +18,7 @@ from migrator.mapping.patterns.answers import TooManyError
 from migrator.settings.job import ShadowSettings
 from migrator.stages.patterns.question import compared
 from migrator.stages.patterns.replay import Sampler
-from migrator.stages.reads.backends import Bounds, SideError
+from migrator.stages.reads.backends import Bounds, ShadowedCall, SideError
 from migrator.stages.reads.metrics import ReadMetrics
 from migrator.stages.reads.shadow import ROUNDS, AnsweredCall, Breaker, Budget, Shadow
 from tests import pins
@@ -31,8 +31,6 @@ Rows = list[tuple[Any, ...]]
 
 class Call:
     """Two sides that a test changes."""
-
-    pattern = PATTERN
 
     def __init__(self, rows: Rows, items: Rows) -> None:
         self.answers: dict[Side, Any] = {"sql": rows, "table": items}
@@ -47,6 +45,9 @@ class Call:
 
     def compared(self, items: Rows, rows: Rows) -> tuple[PartAnswer, ...]:
         return (compared(PATTERN, PATTERN.parts[0], items, rows),)
+
+    def shadowed(self) -> ShadowedCall:
+        return ShadowedCall(PATTERN, self.ask, self.compared)
 
 
 class Ticks:
@@ -70,7 +71,7 @@ class Shadowing:
 
     def offer(self, call: Call, side: Side = "sql") -> None:
         given = call.answers[side]
-        self.shadow.offer("p", lambda: AnsweredCall(call, side, given, {"id": "1"}))
+        self.shadow.offer("p", lambda: AnsweredCall(call.shadowed(), side, given, {"id": "1"}))
 
     def until(self, holds: Callable[[Window], bool]) -> Window:
         ends_at = time.monotonic() + 120
@@ -378,7 +379,7 @@ def test_copy_on_the_callers_time_counts_as_several_shadows() -> None:
         ends_at = time.thread_time() + 0.02
         while time.thread_time() < ends_at:
             pass
-        return AnsweredCall(Call([], []), "sql", [], {"id": "1"})
+        return AnsweredCall(Call([], []).shadowed(), "sql", [], {"id": "1"})
 
     with shadowing(per_s=20.0, deadline_s=60) as one:
         one.shadow.offer("p", copied)
