@@ -15,7 +15,7 @@ import pytest
 from migrator.runtime.errors import MigratorError, SettingsError
 from migrator.stages.live.instances import ServiceRole
 from migrator.stages.session import service as service_wiring
-from migrator.stages.session.service import Service, WritingOptions
+from migrator.stages.session.service import Service
 from tests import pins
 from tests.journeys.command import Project
 from tests.journeys.small import MAPPING, small_shop
@@ -50,7 +50,7 @@ def running(shop: Project, name: Literal["dual_write", "read"] = "dual_write") -
         role = (
             ServiceRole("read", lambda: None)
             if name == "read"
-            else service_wiring.marking_role(service, known, WritingOptions())
+            else service_wiring.marking_role(service.session, known, "outbox")
         )
         with service.heartbeat.playing(role):
             yield Running(service, role)

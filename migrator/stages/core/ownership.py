@@ -27,7 +27,7 @@ from migrator.mapping.model.edges import (
 from migrator.mapping.model.evidence import PatternPhase
 from migrator.mapping.model.facts import EntityPlan
 from migrator.mapping.model.journal import Finding, Run, RunIdentity
-from migrator.mapping.model.live import Installation, Memory, Tickets
+from migrator.mapping.model.live import Memory, Tickets
 from migrator.runtime.errors import (
     MigratorError,
     MissingNameError,
@@ -36,14 +36,12 @@ from migrator.runtime.errors import (
     TooSlowError,
     TwinRowsError,
 )
-from migrator.runtime.logs import get_logger
 from migrator.stages.live.refresh import RestoredError, behind
 
 # ── Checks before a write that source, journal and table still belong together, by what each knows of the others ──
 
 LASTING = ("live", "complete")
 """Phases that a journal must not forget: SQL may no longer be read, or no longer be written."""
-_log = get_logger("journal")
 
 
 class AnotherJournalError(SettingsError):
@@ -112,20 +110,12 @@ def keep_direct(
 def take_names(
     job: str, file: str, names: Mapping[NameKind, str], recorded: SqlIdentity, journal: str
 ) -> None:
-    names = {kind: name for kind, name in names.items() if name}
     before = {kind: recorded.names(kind) for kind in names}
     _refuse_other_names(job, file, names, before, journal)
     if not all(before.values()):
         # A job that is refused leaves nothing in the journal.
         after = {kind: recorded.first_name(kind, name) for kind, name in names.items()}
         _refuse_other_names(job, file, names, after, journal)
-
-
-def add_names(names: Mapping[NameKind, str], recorded: SqlIdentity) -> dict[NameKind, str]:
-    added = {kind: name for kind, name in names.items() if name}
-    for kind, name in added.items():
-        recorded.add_name(kind, name)
-    return added
 
 
 def _refuse_other_names(
@@ -146,85 +136,17 @@ def _refuse_other_names(
         raise AnotherJobError(f"{what}: {why}; {own}; {same} `migrator recover {file} renamed`")
 
 
-def refuse_unknown(
-    job: str,
-    journal: str,
-    knows_job: Callable[[], bool],
-    installation: Callable[[], Installation | None],
-    *,
-    begins: bool,
-    unless: Callable[[], bool],
-) -> None:
-    """Check that a journal without this job may be used for it.
-
-    `begins`: this may be the first command of another job on that source.
-    `unless`: whether the journal may rightly not know its own job.
-    Raises: AnotherJournalError if the source is captured for this job, AnotherJobError if for another one,
-    UnaskedSourceError if the source is unreachable.
-    """
-    if knows_job():
-        return
-    try:
-        capture = installation()
-    except MigratorError as error:
-        what = f"journal {journal} knows nothing of job {job}, and the source cannot be asked"
-        raise UnaskedSourceError(f"{what} whether it is captured for the job: {error}", error) from None
-    if capture is None:
-        return
-    unknown = f"and journal {journal} knows nothing of"
-    if capture.job != job and not begins:
-        what = f"the source is captured for job {capture.job}, {unknown} job {job}"
-        other = "if it is not, take that capture away with that job first"
-        raise AnotherJobError(f"{what}; {_renamed(capture.job)}; {other}")
-    if capture.job == job and not unless():
-        what = f"the source is captured for job {job}, {unknown} that"
-        why = "another one has its phases, services and remembered keys"
-        first = "if there is none yet (the triggers are of a migration file), run `migrator capture install`"
-        raise AnotherJournalError(f"{what}: {why}; {LOST_ADVICE}; {first}")
-
-
-def refuse_strange(
-    state: ControlState,
-    job: str,
-    table: str,
-    record: Callable[[], OnRecord],
-    knows_job: Callable[[], bool],
-    patterns: Collection[str],
-    *,
-    older: bool,
-) -> None:
-    """Raises: AnotherJournalError (with `older` also OlderError) if the table has records this journal lacks;
-    AnotherJobError if it keeps phases of `patterns` for another job.
-    """
-    if job in state.jobs:
-        journal = record()
-        refuse_another(state, job, journal, table)
-        if older:
-            refuse_older_journal(state, job, journal, table)
-    elif not knows_job():
-        refuse_phases_of_others(state, job, patterns, table)
-
-
-def state_at_start(ask: Callable[[], ControlState]) -> ControlState:
-    """The table's records. An unreachable table is only logged, so that the service starts anyway."""
-    try:
-        return ask()
-    except MigratorError as error:
-        _log.warning("table_cannot_be_asked_for_its_journal", reason=str(error))
-        return ControlState()
-
-
 def refuse_phases_of_others(state: ControlState, job: str, patterns: Collection[str], table: str) -> None:
     for former, kept in sorted(state.jobs.items()):
         if former != job and (moved := sorted(kept.phases.keys() & set(patterns))):
             what = f"table {table} keeps the phase of {', '.join(moved)} for job {former}"
             other = "if it is another job, give its access patterns other names"
             raise AnotherJobError(
-                f"{what}, and the journal knows nothing of job {job}; {_renamed(former)}; {other}"
+                f"{what}, and the journal knows nothing of job {job}; {renamed_advice(former)}; {other}"
             )
 
 
-def _renamed(former: str) -> str:
+def renamed_advice(former: str) -> str:
     return f"if it is the same job in a file of another name, write `name: {former}` in it"
 
 
@@ -249,13 +171,6 @@ def refuse_older_journal(state: ControlState, job: str, journal: OnRecord, table
     kept = state.jobs.get(job)
     if kept is not None and journal.contradicts(kept):
         raise OlderError(f"{_OLDER_JOURNAL.format(table=table)}{_kept_text(kept)}; {OLDER_ADVICE}")
-
-
-def refuse_other_table(table_id: str, first_id: str, table: str) -> None:
-    """`first_id`: id of the table that a writer began with. Raises: OlderError."""
-    if table_id != first_id:
-        what = f"another table has the name {table} now: it was restored or re-created"
-        raise OlderError(f"{what}; run this command again, which prints what to do")
 
 
 _OLDER_JOURNAL = "the journal is in an older state than table {table} knows of: it was restored from a backup"
@@ -351,19 +266,6 @@ class Keeping(Struct, frozen=True):
         raise AnotherJournalError(
             f"{what}: item keys that the other one remembers would be missed; {LOST_ADVICE}"
         )
-
-
-def keep_on_record(
-    control: Control, job: str, record: Callable[[], OnRecord], table_id: Callable[[], str]
-) -> None:
-    """Copy the journal's lasting phases and direct entities to a table without them, unless the journal went back."""
-    before = control.read_control().jobs.get(job)
-    journal = record()
-    if before is not None and journal.contradicts(before):
-        return
-    kept = journal.kept(before)
-    if kept != before and (before or kept.phases or kept.direct):
-        control.keep(table_id(), job, kept)
 
 
 def refuse_source_table(source: object, table_id: str) -> None:

@@ -15,9 +15,7 @@ from msgspec import Struct
 from migrator.mapping.model.edges import RootFinder
 from migrator.mapping.model.instances import Lifetimes, Revisions, Standing
 from migrator.mapping.model.live import (
-    Capture,
     Change,
-    Installation,
     Mark,
     Root,
     WriterKind,
@@ -34,8 +32,6 @@ from migrator.runtime.errors import (
 )
 from migrator.runtime.logs import get_logger
 from migrator.runtime.retry import ending_at
-from migrator.stages.live.capture import still_fits
-from migrator.stages.live.instances import ServiceRole
 from migrator.stages.live.relay import Relay
 from migrator.stages.live.writers import SharedLeases, fence_off, outlive
 
@@ -94,28 +90,6 @@ def refuse_strict(mode: Mode, *, is_file: bool, max_connections: int | None, ses
         )
         what = f"{need} and one of its own, and source.max_connections is {max_connections}"
         raise SettingsError(f"dual write: {what}; raise it, or use outbox mode")
-
-
-def marking_role(
-    capture: Capture,
-    begun_with: Installation,
-    need_rows: Callable[[], None],
-    unmarked: Callable[[], Sequence[str] | None],
-    mode: Mode,
-) -> ServiceRole:
-    """Role of a process that writes to SQL.
-
-    Checks that capture is as in `begun_with`, that rows are still the truth, and, if the process leaves the
-    marks, that the newest mapping needs no others (`unmarked`).
-    """
-
-    def look() -> None:
-        installation = still_fits(capture, begun_with)
-        need_rows()
-        if installation.marked_by == "services":
-            refuse_partial_marks(unmarked())
-
-    return ServiceRole("dual_write", look, mode, begun_with.id)
 
 
 def begin_when_alone(

@@ -52,7 +52,7 @@ from migrator.source.engines.base import ConnectionOptions, name_of
 from migrator.source.engines.connect import address_of, extra_for, identity_of, journal_engine, of_kind
 from migrator.source.sql.transactions import Writing
 from migrator.stages.core import ownership as stage
-from migrator.stages.core.ownership import OnRecord, add_names, take_names
+from migrator.stages.core.ownership import OnRecord, take_names
 from migrator.stages.cutover.moves import WriteOwnership
 from migrator.stages.session.source import JobSource, secret_providers
 
@@ -102,8 +102,11 @@ def open_journal(
 
 def keep_names(job: Job) -> dict[NameKind, str]:
     """Names of table and source, which the journal records from now on."""
+    names = _names(job)
     with _any_journal(job, Retry(backoff_of(job))) as journal:
-        return add_names(_names(job), SqlIdentity(journal.database, job.name))
+        for kind, name in names.items():
+            SqlIdentity(journal.database, job.name).add_name(kind, name)
+    return names
 
 
 @contextmanager
@@ -142,8 +145,12 @@ def answered_by_table(job: Job) -> list[str]:
 
 
 def _names(job: Job) -> dict[NameKind, str]:
+    """Those that are known."""
+    names: dict[NameKind, str] = {"table": table_of(job)}
     # A journal in the source moves with the source: it need not distinguish it from others.
-    return {"table": table_of(job), "source": "" if job.journal == IN_SOURCE else source_name(job)}
+    if job.journal != IN_SOURCE:
+        names["source"] = source_name(job)
+    return {kind: name for kind, name in names.items() if name}
 
 
 def source_name(job: Job) -> str:

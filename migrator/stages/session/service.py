@@ -34,6 +34,7 @@ from migrator.source.dynamodb.marks import StreamMarks
 from migrator.source.dynamodb.source import DocumentSource
 from migrator.source.dynamodb.writing import Clients, OldDocuments
 from migrator.source.engines.base import ConnectionOptions, name_of
+from migrator.stages.live.capture import still_fits
 from migrator.stages.live.daemon import RelayLag
 from migrator.stages.live.instances import Heartbeat, ServiceRole, this_process
 from migrator.stages.live.relay import Relay
@@ -48,9 +49,9 @@ from migrator.stages.live.service import (
     begin_when_alone,
     refuse_marks_alone,
     refuse_new_revision,
+    refuse_partial_marks,
     refuse_strict,
 )
-from migrator.stages.live.service import marking_role as role_of
 from migrator.stages.live.writers import SharedLeases
 from migrator.stages.patterns.question import Question
 from migrator.stages.patterns.replay import Sampler
@@ -134,7 +135,7 @@ def open_dual_writing(service: Service, options: WritingOptions) -> Iterator[tup
     """Raises: SettingsError if capture, source or settings do not fit; StoppedError, TargetError, SourceError."""
     session = service.session
     installation = _begun(session)
-    role = marking_role(service, installation, options)
+    role = marking_role(session, installation, options.mode)
     with ExitStack() as stack:
         before_commit, flush = stack.enter_context(
             _open_writer(session, options) if options.writes else nullcontext((None, None))
@@ -165,11 +166,23 @@ def _begun(session: JobSession) -> Installation:
     return session.need_installation(is_old=standing == "old")
 
 
-def marking_role(service: Service, installation: Installation, options: WritingOptions) -> ServiceRole:
-    session = service.session
-    unmarked = partial(session.unmarked_by, session.own_revision())
-    at_once = session.live.sql_capture.at_once()
-    return role_of(at_once, installation, partial(_need_rows, session), unmarked, options.mode)
+def marking_role(session: JobSession, begun_with: Installation, mode: Mode) -> ServiceRole:
+    """Role of a process that writes to the old side.
+
+    Checks that capture is as in `begun_with`, that rows are still the truth, and, if the process leaves the
+    marks, that the newest mapping needs no others.
+    """
+    is_sql = session.job.source.dynamodb is None
+    capture = session.live.sql_capture.at_once() if is_sql else session.live.capture
+    own = session.own_revision()
+
+    def look() -> None:
+        installation = still_fits(capture, begun_with)
+        _need_rows(session)
+        if is_sql and installation.marked_by == "services":
+            refuse_partial_marks(own.unmarked(session.newest()))
+
+    return ServiceRole("dual_write", look, mode, begun_with.id)
 
 
 def _need_rows(session: JobSession) -> None:
@@ -223,9 +236,7 @@ def open_document_writing(service: Service, clients: Any, options: WritingOption
     session = service.session
     refuse_marks_alone(options.mode, flush=options.flush)
     installation = _begun(session)
-    unmarked: tuple[str, ...] = ()
-    need_rows = partial(_need_rows, session)
-    role = role_of(session.live.capture, installation, need_rows, lambda: unmarked, options.mode)
+    role = marking_role(session, installation, options.mode)
     images = cast("StreamMarks", session.live.marks).images
     with ExitStack() as stack:
         opened = stack.enter_context(_open_shared_leases(session, WRITER_KINDS["outbox"]))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from functools import cached_property, partial
 from pathlib import Path
@@ -36,7 +36,8 @@ from migrator.mapping.model.journal import Run
 from migrator.mapping.model.live import MARKS_COUNTED, ActivityCounts, Installation, Tickets
 from migrator.mapping.model.mapping import Mapping as MappingModel
 from migrator.mapping.model.table import TableDesign
-from migrator.runtime.errors import MappingError
+from migrator.runtime.errors import MappingError, MigratorError
+from migrator.runtime.logs import get_logger
 from migrator.runtime.retry import Backoff, Retry, running_s
 from migrator.runtime.values import replace
 from migrator.settings.job import Job, SourceSettings, TargetSettings, Tuning
@@ -45,7 +46,14 @@ from migrator.source.engines.base import ConnectionOptions, name_of
 from migrator.source.engines.connect import engine_of, of_kind
 from migrator.source.sql.server_facts import source_health
 from migrator.stages.core import ownership as owner
-from migrator.stages.core.ownership import Keeping, OnRecord
+from migrator.stages.core.ownership import (
+    AnotherJobError,
+    AnotherJournalError,
+    Keeping,
+    OlderError,
+    OnRecord,
+    UnaskedSourceError,
+)
 from migrator.stages.cutover.moves import WriteOwnership
 from migrator.stages.live import capture
 from migrator.stages.live.capture import CaptureStage, CaptureStatus
@@ -71,6 +79,7 @@ from migrator.stages.session.source import JobSource, SourceWork, open_source, s
 if TYPE_CHECKING:
     from migrator.source.reader import SqlSource
 
+_log = get_logger("journal")
 _ANSWER_S = 5.0
 _SHORT_WAIT_S = 5.0
 """Timeout for reading the table's own journal, if the answer is not needed to continue."""
@@ -385,10 +394,6 @@ class JobSession:
     def revisions(self) -> SqlRevisions:
         return SqlRevisions(self.journal.database, self.job.name, self.own_revision())
 
-    def unmarked_by(self, own: Revision) -> Sequence[str] | None:
-        """Parts of marks by the newest mapping that marks by `own` lack; None if unknown."""
-        return own.unmarked(self.newest())
-
     # ── capture ──
 
     @property
@@ -460,33 +465,70 @@ class JobSession:
 
     def refuse_strange_start(self) -> None:
         """Raises: as refuse_strange, before a service reads. An unreachable table does not prevent its start."""
-        state = owner.state_at_start(lambda: control_state(self.target_with_short_wait.store))
+        try:
+            state = control_state(self.target_with_short_wait.store)
+        except MigratorError as error:
+            _log.warning("table_cannot_be_asked_for_its_journal", reason=str(error))
+            return
         self._refuse_strange(state, older=True)
 
     def _refuse_strange(self, state: ControlState, *, older: bool) -> None:
-        owner.refuse_strange(
-            *(state, self.job.name, self.design.name, self.on_record),
-            *(self.identity.knows_job, self.mapping.patterns),
-            older=older,
-        )
+        """Raises: AnotherJournalError (with `older` also OlderError) if the table has records this journal lacks;
+        AnotherJobError if it keeps phases of the mapping's patterns for another job.
+        """
+        job, table = self.job.name, self.design.name
+        if job in state.jobs:
+            journal = self.on_record()
+            owner.refuse_another(state, job, journal, table)
+            if older:
+                owner.refuse_older_journal(state, job, journal, table)
+        elif not self.identity.knows_job():
+            owner.refuse_phases_of_others(state, job, self.mapping.patterns, table)
 
     def refuse_unknown(self, *, begins: bool = False, unless: Callable[[], bool] = lambda: False) -> None:
-        """Raises: as the stage's does. Uses its own connection."""
+        """Check that a journal without this job may be used for it. Reads the source by its own connection.
 
-        def installation() -> Installation | None:
+        `begins`: this may be the first command of another job on that source.
+        `unless`: whether the journal may rightly not know its own job.
+        Raises: AnotherJournalError if the source is captured for this job, AnotherJobError if for another one,
+        UnaskedSourceError if the source is unreachable.
+        """
+        if self.identity.knows_job():
+            return
+        job, journal = self.job.name, self.journal.name
+        try:
             with open_live(self.job, "journal", patience=ONCE) as live:
-                return live.capture.installation()
-
-        owner.refuse_unknown(
-            *(self.job.name, self.journal.name, self.identity.knows_job, installation),
-            begins=begins,
-            unless=unless,
-        )
+                installation = live.capture.installation()
+        except MigratorError as error:
+            what = f"journal {journal} knows nothing of job {job}, and the source cannot be asked"
+            raise UnaskedSourceError(f"{what} whether it is captured for the job: {error}", error) from None
+        if installation is None:
+            return
+        unknown = f"and journal {journal} knows nothing of"
+        if installation.job != job and not begins:
+            what = f"the source is captured for job {installation.job}, {unknown} job {job}"
+            other = "if it is not, take that capture away with that job first"
+            raise AnotherJobError(f"{what}; {owner.renamed_advice(installation.job)}; {other}")
+        if installation.job == job and not unless():
+            what = f"the source is captured for job {job}, {unknown} that"
+            why = "another one has its phases, services and remembered keys"
+            first = (
+                "if there is none yet (the triggers are of a migration file), run `migrator capture install`"
+            )
+            raise AnotherJournalError(f"{what}: {why}; {owner.LOST_ADVICE}; {first}")
 
     def keep_on_record(self) -> None:
-        target = self.target_with_short_wait
+        """Copy the journal's lasting phases and direct entities to a table without them, unless the journal went
+        back."""
+        target, job = self.target_with_short_wait, self.job.name
         control = self.control_of(target.fenced(by_condition))
-        owner.keep_on_record(control, self.job.name, self.on_record, target.table_id)
+        before = control.read_control().jobs.get(job)
+        journal = self.on_record()
+        if before is not None and journal.contradicts(before):
+            return
+        kept = journal.kept(before)
+        if kept != before and (before or kept.phases or kept.direct):
+            control.keep(target.table_id(), job, kept)
 
     # ── concurrent writers ──
 
@@ -570,7 +612,10 @@ class ConcurrentEdges(Struct, frozen=True, dict=True):
 
     def guard(self) -> None:
         """Raises: SettingsError if source, journal and table no longer belong together (rule 8)."""
-        owner.refuse_other_table(self.target.table_id(), self.session.table_id, self.target.design.name)
+        if self.target.table_id() != self.session.table_id:
+            name = self.target.design.name
+            what = f"another table has the name {name} now: it was restored or re-created"
+            raise OlderError(f"{what}; run this command again, which prints what to do")
         self.session.keeping(self.live.tickets, self.control).guard()
 
     def refresh(self, check: Callable[[], None]) -> Refresh:
