@@ -107,25 +107,8 @@ _BY = ("kind", "entity", "attribute")
 _Rows: TypeAlias = tuple[Table, ColumnElement[bool]]
 
 
-class SqlFindingGroups(InDatabase):
-    @reading
-    def groups(self, connection: Connection, run: Run) -> list[FindingGroup]:
-        table, here = _rows_of(run)
-        by = [table.c[name] for name in _BY]
-        query = select(*by, func.count()).where(here).group_by(*by)
-        counted = [FindingGroup(*row[:3], count=row[3]) for row in connection.execute(query)]
-        return sorted(counted, key=lambda group: (-group.count, group.kind, group.entity, group.attribute))
-
-    @reading
-    def some(self, connection: Connection, run: Run, group: FindingGroup, limit: int) -> list[Finding]:
-        table, here = _rows_of(run)
-        of_group = (table.c[name] == getattr(group, name) for name in _BY)
-        order = table.c.ticket if table is open_finding else table.c.id
-        query = select(*columns_of(table)).where(here, *of_group).order_by(order).limit(limit)
-        return [Finding(*row) for row in connection.execute(query)]
-
-
 def _rows_of(run: Run) -> _Rows:
+    """A run's findings; of a relay all open ones of its job and table, found by any relay."""
     if run.identity.kind == "relay":
         of_job = open_finding.c.job == run.identity.job
         return open_finding, and_(of_job, open_finding.c.table_id == run.identity.table_id)
@@ -511,6 +494,22 @@ class SqlJournal(InDatabase):
         here = finding.c.run_id == run.id
         query = select(finding.c.kind, func.count()).where(here).group_by(finding.c.kind)
         return {str(kind): int(number) for kind, number in connection.execute(query)}
+
+    @reading
+    def finding_groups(self, connection: Connection, run: Run) -> list[FindingGroup]:
+        table, here = _rows_of(run)
+        by = [table.c[name] for name in _BY]
+        query = select(*by, func.count()).where(here).group_by(*by)
+        counted = [FindingGroup(*row[:3], count=row[3]) for row in connection.execute(query)]
+        return sorted(counted, key=lambda group: (-group.count, group.kind, group.entity, group.attribute))
+
+    @reading
+    def findings_of(self, connection: Connection, run: Run, group: FindingGroup, limit: int) -> list[Finding]:
+        table, here = _rows_of(run)
+        of_group = (table.c[name] == getattr(group, name) for name in _BY)
+        order = table.c.ticket if table is open_finding else table.c.id
+        query = select(*columns_of(table)).where(here, *of_group).order_by(order).limit(limit)
+        return [Finding(*row) for row in connection.execute(query)]
 
     # ── scans ──
 

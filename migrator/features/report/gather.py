@@ -22,6 +22,7 @@ from migrator.features.report.verdict import (
     found_nothing,
     verdict_of,
 )
+from migrator.journal.runs import SqlJournal
 from migrator.mapping.difference.difference import answer_digests
 from migrator.mapping.items.items import CompiledEntity, items_for
 from migrator.mapping.language.plan import columns_digest
@@ -29,7 +30,7 @@ from migrator.mapping.model.capacity import SECONDS_A_MONTH, Capacity, Costs, Pa
 from migrator.mapping.model.edges import ItemStore, Rows
 from migrator.mapping.model.evidence import DiffKey, Evidence, Phases, Sample, Side
 from migrator.mapping.model.instances import ServiceRegistry, WorkMinute
-from migrator.mapping.model.journal import Finding, FindingGroup, FindingGroups, Run, Tally
+from migrator.mapping.model.journal import Finding, FindingGroup, Run, Tally
 from migrator.mapping.model.mapping import Mapping as MappingModel
 from migrator.mapping.model.report import (
     Cell,
@@ -213,7 +214,7 @@ class Differences(Struct, frozen=True):
     def of_run(
         self,
         run: Run,
-        groups: FindingGroups,
+        journal: SqlJournal,
         limit: int = SHOWN_AT_MOST,
         other_places: Collection[Place] = (),
     ) -> Iterator[Group]:
@@ -222,10 +223,10 @@ class Differences(Struct, frozen=True):
         `limit`: of differences in all groups.
         `other_places`: differences of another run, which are left out.
         """
-        counted = [group for group in groups.groups(run) if group.kind != "refused"]
+        counted = [group for group in journal.finding_groups(run) if group.kind != "refused"]
         for place, group in enumerate(counted):
             share = max(_LOOKED_UP, limit // (len(counted) - place))
-            findings = groups.some(run, group, min(share, max(0, limit)))
+            findings = journal.findings_of(run, group, min(share, max(0, limit)))
             limit -= len(findings)
             new = [finding for finding in findings if place_of(finding) not in other_places]
             if count := group.count - len(findings) + len(new):
@@ -338,7 +339,7 @@ class ReportRecords(Struct, frozen=True):
     lag: LagReport
     runs: Sequence[Run]
     tally: Callable[[Run], Tally]
-    groups: FindingGroups
+    findings: SqlJournal
     evidence: Evidence
     phases: Phases
     minutes: Callable[[float], Sequence[WorkMinute]]
@@ -453,7 +454,7 @@ class Report:
         left = SHOWN_AT_MOST - sum(len(group.differences) for group in groups)
         seen_places: set[Place] = set()
         for run in self._looked_runs():
-            of_run = list(made.of_run(run, self.records.groups, max(0, left), seen_places))
+            of_run = list(made.of_run(run, self.records.findings, max(0, left), seen_places))
             seen_places |= self._places(run)
             left -= sum(len(group.differences) for group in of_run)
             groups += of_run
@@ -469,8 +470,9 @@ class Report:
         return sorted(named, key=lambda group: (group.is_history, -group.count))
 
     def _places(self, run: Run) -> set[Place]:
-        groups = self.records.groups
-        findings = (groups.some(run, group, SHOWN_AT_MOST) for group in groups.groups(run))
+        journal = self.records.findings
+        groups = journal.finding_groups(run)
+        findings = (journal.findings_of(run, group, SHOWN_AT_MOST) for group in groups)
         return {place_of(finding) for some in findings for finding in some}
 
     def _looked_runs(self) -> list[Run]:
@@ -485,9 +487,9 @@ class Report:
     def _refused(self) -> list[Refused]:
         by_reason: dict[tuple[str, str], Refused] = {}
         for run in self._looked_runs():
-            for group in self.records.groups.groups(run):
+            for group in self.records.findings.finding_groups(run):
                 if group.kind == "refused":
-                    of_group = self.records.groups.some(run, group, _REFUSED_READ)
+                    of_group = self.records.findings.findings_of(run, group, _REFUSED_READ)
                     reasons: dict[str, list[str]] = defaultdict(list)
                     for finding in of_group:
                         reason = self._showing.key(finding.reason, finding.source_key or "[]")
@@ -526,7 +528,7 @@ class Report:
 
     def _counts(self, run: Run) -> dict[str, int]:
         counted: Counter[str] = Counter()
-        for group in self.records.groups.groups(run):
+        for group in self.records.findings.finding_groups(run):
             counted[group.kind] += group.count
         return dict(counted)
 

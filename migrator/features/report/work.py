@@ -508,7 +508,7 @@ def _records(session: JobSession) -> ReportRecords:
     return ReportRecords(
         *(job.name, str(session.path), journal.name, version("single-table-migrator")),
         *(session.service_registry(), _lag(lag_of(session)), session.runs_as_they_stand(), journal.tally),
-        *(session.finding_groups, session.evidence, session.phases, session.processes.minutes),
+        *(journal, session.evidence, session.phases, session.processes.minutes),
         answers_needed(job.cutover),
     )
 

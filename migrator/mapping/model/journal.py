@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Literal, Protocol
 
@@ -143,15 +143,3 @@ class FindingGroup(Struct, frozen=True):
     entity: str
     attribute: str
     count: int
-
-
-class FindingGroups(Protocol):
-    """Each method is one transaction. A relay's findings are all open ones of its job and table, found by any
-    relay.
-
-    Raises, from each method: StoppedError if the journal is unreachable.
-    """
-
-    def groups(self, run: Run) -> Sequence[FindingGroup]: ...
-
-    def some(self, run: Run, group: FindingGroup, limit: int) -> Sequence[Finding]: ...

@@ -20,7 +20,7 @@ from migrator.journal.memory import SqlMemory, SqlOpenFindings
 from migrator.journal.operations import JoinedLease, RunLease, SqlProcesses, is_doing, runs_as_they_stand
 from migrator.journal.phases import SqlEvidence, SqlPhases
 from migrator.journal.reverse import SqlUnkept
-from migrator.journal.runs import SqlFindingGroups, SqlJournal
+from migrator.journal.runs import SqlJournal
 from migrator.journal.writers import SqlChanges, SqlInstances, SqlRevisions, SqlWriters, digests_of, newest_of
 from migrator.mapping.check.check import Checked
 from migrator.mapping.check.keys import groups_text
@@ -300,10 +300,6 @@ class JobSession:
     @property
     def processes(self) -> SqlProcesses:
         return SqlProcesses(self.journal.database, self.job.name, self.lifetimes.silent_s)
-
-    @property
-    def finding_groups(self) -> SqlFindingGroups:
-        return SqlFindingGroups(self.journal.database)
 
     @property
     def changes(self) -> SqlChanges:

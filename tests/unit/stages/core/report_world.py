@@ -9,7 +9,7 @@ from sqlalchemy import update
 from migrator.features.report.gather import Report, ReportOptions, ReportRecords, ReportSides
 from migrator.journal import schema
 from migrator.journal.operations import SqlProcesses, runs_as_they_stand
-from migrator.journal.runs import SqlFindingGroups, SqlJournal
+from migrator.journal.runs import SqlJournal
 from migrator.mapping.difference.difference import answer_digests
 from migrator.mapping.items.items import items_for
 from migrator.mapping.language.plan import columns_digest
@@ -129,7 +129,7 @@ class World:
             self.lag,
             runs_as_they_stand(self.journal, "shop"),
             self.journal.tally,
-            SqlFindingGroups(self.journal.database),
+            self.journal,
             self.evidence,
             self.phases,
             SqlProcesses(self.journal.database, "shop", 30).minutes,
