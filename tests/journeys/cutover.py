@@ -92,9 +92,7 @@ def answer(made: Project, pattern: str) -> str:
 
 def reader(session: JobSession, made: Project, service: str = "shop-api") -> Instance:
     """A reader that is registered, and says nothing of phases yet."""
-    return session.instances.enter(
-        this_process(service, "1", "read", "", revision=revision(made), installation="")
-    )
+    return session.instances.enter(this_process(service, "1", revision=revision(made)))
 
 
 def obey(session: JobSession, one: Instance) -> None:

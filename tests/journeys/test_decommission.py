@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from migrator.mapping.model.journal import RunIdentity, SegmentState
+from migrator.runtime.values import replace
 from migrator.stages.live.instances import this_process
 from tests import pins
 from tests.journeys.command import Project
@@ -66,7 +67,7 @@ def test_what_still_depends_on_sql_is_named(tmp_path: Path, dynamodb_url: str) -
     change(shop, "UPDATE customer SET name = 'x' WHERE id = 2")
     force(shop, "advance", job, PATTERN)
     with desk_of(shop) as session:
-        me = this_process("shop-api", "1", "dual_write", "outbox", revision=revision(shop), installation="")
+        me = replace(this_process("shop-api", "1", revision=revision(shop)), role="dual_write", mode="outbox")
         session.instances.enter(me)
     found = lines(shop)
     assert {name for name, (verdict, _) in found.items() if verdict == "ok"} == {
@@ -180,7 +181,7 @@ def test_strip_comes_last(shop: Project) -> None:
     assert (early.code, pins.said(early.err, "complete", pattern=PATTERN, other=OTHER)) == (2, True)
     completed(shop)
     with desk_of(shop) as session:
-        me = this_process("shop-api", "1", "dual_write", "outbox", revision=revision(shop), installation="")
+        me = replace(this_process("shop-api", "1", revision=revision(shop)), role="dual_write", mode="outbox")
         one = session.instances.enter(me)
         late = shop.run("clean", "--attributes", job, "--yes")
         assert (late.code, pins.said(late.err, "still")) == (2, True)

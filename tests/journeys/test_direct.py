@@ -13,6 +13,7 @@ from sqlalchemy.orm import sessionmaker
 from migrator.api import Migration
 from migrator.mapping.model.table import Item
 from migrator.runtime.errors import SettingsError
+from migrator.runtime.values import replace
 from migrator.stages.live.instances import this_process
 from tests import pins
 from tests.journeys.command import Project
@@ -89,7 +90,7 @@ def test_writers_to_sql_and_marks_that_wait_stand_in_the_way(shop: Project) -> N
         compared(session, shop, OTHER)
         shop.done("cutover", "advance", str(shop.job), OTHER, "--yes", "--one-way")
         session.instances.leave(one)
-        me = this_process("shop-api", "1", "dual_write", "outbox", revision="other", installation="")
+        me = replace(this_process("shop-api", "1", revision="other"), role="dual_write", mode="outbox")
         session.instances.enter(me)
     change(shop, "UPDATE invoice SET total = 6 WHERE id = 1")
     say(shop)

@@ -31,22 +31,16 @@ _ANEW_S = 2.0
 _log = get_logger("instances")
 
 
-def this_process(
-    service: str,
-    version_: str,
-    role: InstanceRole = READ,
-    mode: InstanceMode = "",
-    *,
-    revision: str,
-    installation: str = "",
-) -> Instance:
+def this_process(service: str, version_: str, *, revision: str) -> Instance:
+    """Without roles, which `Heartbeat` sets."""
     if not service.strip():
         raise SettingsError("a service has no name, by which `migrator status` could list it; give it one")
     name, own, host = _plain(service), _plain(version_), _plain(socket.gethostname())
     package = version("single-table-migrator")
     pid = os.getpid()
-    words = (name, host, pid, own, package, role, mode, revision, installation)
-    return Instance(*words, sees=visible_processes(), born=birth(pid))
+    words = (name, host, pid, own, package, READ)
+    blank = Instance(*words, mode="", revision=revision, installation="")
+    return replace(blank, sees=visible_processes(), born=birth(pid))
 
 
 def _plain(text: str) -> str:
