@@ -74,7 +74,7 @@ class ReadMetrics:
         self.versions = versions
         self.lost = 0
         self._logged_at = float("-inf")
-        self._running = self._held = False
+        self._held = False
         self._reset()
 
     # ── what happened ──
@@ -181,13 +181,11 @@ class ReadMetrics:
     # ── life ──
 
     def __enter__(self) -> ReadMetrics:
-        self._running = True
         tell_of_forks(self)
         self._ticker.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._running = False
         self._ticker.stop(_GOODBYE_S)
         try:
             self.flush()
@@ -200,7 +198,7 @@ class ReadMetrics:
     def after_fork(self, *, in_child: bool) -> None:
         if not in_child and self._held:
             self._flushing.release()
-        elif in_child and self._running:
+        elif in_child and self._ticker.runs:
             self._reset()
             self._ticker.start()
 

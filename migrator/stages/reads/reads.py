@@ -221,8 +221,9 @@ class PhaseCache:
         self._confirmed: tuple[str, Mapping[str, int]] = ("", {})
         self._confirmed_at = float("-inf")
         self._logged_at = float("-inf")
-        self._running = self._held = False
-        self._new_thread()
+        self._held = False
+        self._asking = Lock()
+        self._ticker = Ticker("phases", self._run, self._failed, lambda: self.every_s)
 
     def state(self, pattern: str) -> State:
         """The pattern's current phase; `off` if it never moved."""
@@ -262,13 +263,11 @@ class PhaseCache:
         self.renew()
         if self._faults:
             raise SettingsError("; ".join(self._faults))
-        self._running = True
         tell_of_forks(self)
         self._ticker.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._running = False
         self._ticker.stop(_GOODBYE_S)
 
     # ── forks ──
@@ -280,16 +279,12 @@ class PhaseCache:
     def after_fork(self, *, in_child: bool) -> None:
         if not in_child and self._held:
             self._asking.release()
-        elif in_child and self._running:
+        elif in_child and self._ticker.runs:
             self._confirmed = ("", {})
-            self._new_thread()
+            self._asking, self._ticker = Lock(), self._ticker.again()
             self._ticker.start()
 
     # ── the thread ──
-
-    def _new_thread(self) -> None:
-        self._asking = Lock()
-        self._ticker = Ticker("phases", self._run, self._failed, lambda: self.every_s)
 
     def _run(self) -> None:
         with self._asking:
