@@ -29,7 +29,7 @@ from migrator.mapping.difference.steps import (
     ROUNDS,
     Asked,
     ChangeDirection,
-    Verified,
+    Confirmed,
     answered,
     proven,
     refuse_direct,
@@ -41,6 +41,7 @@ from migrator.mapping.items.wire import Estimate
 from migrator.mapping.model.instances import ChangeStep, RevisionChange, Share
 from migrator.mapping.model.journal import Page, Run, RunIdentity
 from migrator.mapping.model.live import Installation, OpenFindings, Outcome, Root
+from migrator.mapping.model.results import VerifyResult
 from migrator.mapping.model.table import TOMBSTONE, Item, ItemKey
 from migrator.runtime.errors import (
     CLEAN,
@@ -379,10 +380,10 @@ class Revising:
         # Read before the first row: their changes are compared with the table as a whole.
         marks = self.edges.live.marks
         unreadable = list(self.edges.relay(self.lease.check).unreadable())
-        first = self._verified()
-        verified, rows = proven(first, self._refresh, partial(self._rechecked, first.items))
-        if verified.confirmed:
-            raise RefusedError("\n".join(self._differing(len(verified.confirmed))))
+        verified = self._verified()
+        confirmed, rows = proven(verified.confirmed, self._refresh, self._rechecked)
+        if confirmed:
+            raise RefusedError("\n".join(self._differing(len(confirmed))))
         if unreadable:
             with self._writing() as check:
                 check()
@@ -391,10 +392,11 @@ class Revising:
                 f"{amount(len(unreadable), 'change')} of the mapping before acknowledged: the verify covers their rows"
             )
         self.rows += rows
-        self.findings = sum(verified.left.values())
-        kinds = ", ".join(f"{number:,} {kind}" for kind, number in sorted(verified.left.items()))
+        left = self.session.journal.finding_counts(self._last_verify())
+        self.findings = sum(left.values())
+        kinds = ", ".join(f"{number:,} {kind}" for kind, number in sorted(left.items()))
         written = f", {amount(rows, 'row')} that had changed meanwhile written" if rows else ""
-        return f"{amount(verified.items, 'item')} of the table, {kinds or 'clean'}{written}"
+        return f"{amount(verified.scanned, 'item')} of the table, {kinds or 'clean'}{written}"
 
     def _differing(self, rows: int) -> Iterator[str]:
         journal, mapping = self.session.journal, self.session.checked.mapping
@@ -409,7 +411,7 @@ class Revising:
         runs = self.session.journal.runs(self.job.name)
         return next(run for run in reversed(runs) if run.identity.kind == "verify")
 
-    def _verified(self) -> Verified:
+    def _verified(self) -> VerifyResult:
         session, entities = self.session, self.session.checked.entities
         identity = identity_of("verify", session, session.table_id, entities)
         tuning = self.job.tuning
@@ -419,15 +421,12 @@ class Revising:
         run = begun_run(session, identity, self._installation(), again=False)
         with RunEnd(session.journal.end_run, run, self.job.hooks), stage.progress:
             keep_look(session.changes_counted, partial(session.journal.keep_look, run))
-            result = stage.run(run, entities)
-        return Verified(result.scanned, result.confirmed, result.findings)
+            return stage.run(run, entities)
 
-    def _rechecked(self, items: int) -> Verified:
-        run, journal = self._last_verify(), self.session.journal
-        confirm = confirm_of(self.session, 0.0)
-        return Verified(items, confirm(run), journal.finding_counts(run))
+    def _rechecked(self) -> Confirmed:
+        return confirm_of(self.session, 0.0)(self._last_verify())
 
-    def _refresh(self, confirmed: Mapping[Root, set[ItemKey]]) -> None:
+    def _refresh(self, confirmed: Confirmed) -> None:
         roots = list(confirmed)
         with self._writing() as check:
             refresh = self.edges.refresh(check)

@@ -195,22 +195,14 @@ def _back(asked: Asked) -> ChangeDirection:
 # ── a verify of the whole table, and repairs of its findings ──
 
 
-class Verified(Struct, frozen=True):
-    """`confirmed`: rows with differing items, with their keys.
-    `left`: findings by kind.
-    """
-
-    items: int
-    confirmed: Mapping[Root, set[ItemKey]]
-    left: Mapping[str, int]
+Confirmed = Mapping[Root, set[ItemKey]]
+"""Rows with differing items, with their keys."""
 
 
 def proven(
-    verified: Verified,
-    refresh: Callable[[Mapping[Root, set[ItemKey]]], None],
-    recheck: Callable[[], Verified],
-) -> tuple[Verified, int]:
-    """The rest of a verify of the whole table, and the number of rows written.
+    confirmed: Confirmed, refresh: Callable[[Confirmed], None], recheck: Callable[[], Confirmed]
+) -> tuple[Confirmed, int]:
+    """The rows of a verify of the whole table that differ to the end, and the number of rows written.
 
     These rows changed before their page was written, with older keys that neither that page nor a relay of
     the newer mapping knows. `recheck`: compares the remaining rows again. Services continue to change rows,
@@ -218,9 +210,9 @@ def proven(
     """
     rows = 0
     for _ in range(ROUNDS):
-        if not verified.confirmed:
+        if not confirmed:
             break
-        refresh(verified.confirmed)
-        rows += len(verified.confirmed)
-        verified = recheck()
-    return verified, rows
+        refresh(confirmed)
+        rows += len(confirmed)
+        confirmed = recheck()
+    return confirmed, rows

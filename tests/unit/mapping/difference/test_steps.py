@@ -15,7 +15,7 @@ from migrator.mapping.difference.steps import (
     ROUNDS,
     Asked,
     ChangeDirection,
-    Verified,
+    Confirmed,
     answered,
     proven,
     refuse_direct,
@@ -265,17 +265,17 @@ def test_items_that_the_service_writes_itself_are_not_changed() -> None:
 
 # ── the proof ──
 
-DIFFERS = Verified(3, {("user", "1"): {("A", "B")}}, {"different": 1})
-CLEAN = Verified(3, {}, {})
+DIFFERS: Confirmed = {("user", "1"): {("A", "B")}}
+CLEAN: Confirmed = {}
 
 
 @pytest.mark.parametrize(("looks", "written"), [([], 0), ([CLEAN], 1), ([DIFFERS, CLEAN], 2)])
-def test_proven_step_rewrites_differences_and_compares_again(looks: list[Verified], written: int) -> None:
+def test_proven_step_rewrites_differences_and_compares_again(looks: list[Confirmed], written: int) -> None:
     refreshed: list[object] = []
     left = iter(looks)
     first = DIFFERS if looks else CLEAN
     assert proven(first, refreshed.append, lambda: next(left)) == (CLEAN, written)
-    assert refreshed == [DIFFERS.confirmed] * written
+    assert refreshed == [DIFFERS] * written
 
 
 def test_proven_row_that_always_differs_is_left_to_the_next_call() -> None:
