@@ -10,7 +10,7 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
-from migrator.features.init.written import Proposal, ProposalInput, proposal_of, wanted_of
+from migrator.features.init.written import Proposal, proposal_of, wanted_of
 from migrator.mapping.check.check import check_mapping
 from migrator.mapping.language.parse import examine_mapping
 from migrator.mapping.model.facts import SchemaFacts
@@ -184,7 +184,7 @@ def proposed(
     def faults(text: str) -> Sequence[Fault]:
         return all_faults(text, facts)
 
-    return proposal_of(ProposalInput(questions, facts, figures, "Shop", max_indexes, faults))
+    return proposal_of(questions, facts, figures, "Shop", max_indexes, faults)
 
 
 def all_faults(text: str, facts: SchemaFacts) -> Sequence[Fault]:

@@ -23,12 +23,10 @@ from migrator.features.init.placing import Access, EntityNames, PlacedTables
 from migrator.features.init.workbench import LONGEST_BYTES, head_of_model
 from migrator.features.init.written import (
     Proposal,
-    ProposalInput,
     default_statements,
     frequency,
     names_in,
     proposal_of,
-    remarked,
     wanted_of,
 )
 from migrator.journal.runs import SqlJournal
@@ -428,10 +426,10 @@ def init(
         asking = _Asking(
             opened, workload, file, named, *asked_of, *limits, nulls=not strict, written=files.names()
         )
-        asked, sheet = asking.without(only, leave_out).sheet()
+        sheet = asking.without(only, leave_out).sheet()
     files.write(sheet.proposal, worksheet(sheet))
     if prove:
-        sheet = _proved(source, files, asked, sheet)
+        sheet = _proved(source, files, sheet)
         files.write(sheet.proposal, worksheet(sheet))
     names = [str(path) for path in files.all]
     lines = (f"{', '.join(names)}: written", summary_text(sheet), ending(sheet, names[0]))
@@ -447,7 +445,7 @@ def _statements_and_list(named: Sequence[str]) -> tuple[str | None, Path | None]
     return next(iter(others), None), next(map(Path, lists), None)
 
 
-def _proved(source: str, files: WrittenFiles, asked: ProposalInput, sheet: Sheet) -> Sheet:
+def _proved(source: str, files: WrittenFiles, sheet: Sheet) -> Sheet:
     """The sheet with a proof's result; the mapping gets the differences in comments at its patterns."""
     if not sheet.served:
         return replace(sheet, proof=Proof(missing="no question is served"))
@@ -463,7 +461,8 @@ def _proved(source: str, files: WrittenFiles, asked: ProposalInput, sheet: Sheet
     remarks = {
         access.name: difference for access in sheet.served if (difference := proof.difference(access.name))
     }
-    return replace(sheet, proof=proof, proposal=remarked(sheet.proposal, asked, remarks))
+    proposal = replace(sheet.proposal, text=sheet.proposal.remarked(remarks))
+    return replace(sheet, proof=proof, proposal=proposal)
 
 
 def _names(table: TableFacts) -> set[str]:
@@ -525,7 +524,7 @@ class _Asking(Struct, frozen=True):
     def _without(self, names: Sequence[str], *why: str) -> _Asking:
         return replace(self, workload=replace(self.workload, facts=self.facts.without(names, *why)))
 
-    def sheet(self) -> tuple[ProposalInput, Sheet]:
+    def sheet(self) -> Sheet:
         try:
             return self._sheet()
         except SourceError:
@@ -533,7 +532,7 @@ class _Asking(Struct, frozen=True):
                 raise
             return self._without(broken, "reading it fails")._sheet()
 
-    def _sheet(self) -> tuple[ProposalInput, Sheet]:
+    def _sheet(self) -> Sheet:
         if not self.facts.tables:
             lines = [f"  {name}: {why}" for name, why in sorted(self.facts.left_out.items())]
             what = "\n".join(["no table can be read:", *lines]) if lines else "it has no table"
@@ -543,21 +542,15 @@ class _Asking(Struct, frozen=True):
         questions = [question for question in read if isinstance(question, StatementQuestion)]
         wanted = wanted_of(questions, self.facts, nulls=self.nulls)
         figures = self.workload.figures(wanted, self.rows_exact, sent)
-        asked = ProposalInput(
-            questions,
-            self.facts,
-            figures,
-            self.table,
-            self.max_indexes,
-            self._faults,
-            self.written,
-            self.workload.spelled,
+        proposal = proposal_of(
+            *(questions, self.facts, figures, self.table, self.max_indexes, self._faults),
+            written=self.written,
+            quote=self.workload.spelled,
         )
-        proposal = proposal_of(asked)
         unread = [statement for statement in read if isinstance(statement, Unserved)]
         unserved = (*in_words, *unread, *proposal.unserved)
         reads, left_out = self._reads(proposal), self.facts.left_out
-        return asked, Sheet(self.file, proposal, unserved, figures, reads=reads, left_out=left_out)
+        return Sheet(self.file, proposal, unserved, figures, reads=reads, left_out=left_out)
 
     def _asked(self) -> tuple[list[Statement], list[Unserved]]:
         if self.listed is None:

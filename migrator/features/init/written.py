@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Mapping as Dict
+from functools import partial
 from typing import Any
 
 from msgspec import Struct
@@ -37,7 +38,6 @@ from migrator.mapping.model.questions import (
     row_key,
 )
 from migrator.runtime.errors import Fault, MappingError, amount
-from migrator.runtime.values import replace
 
 
 def frequency(*statements: Statement) -> str:
@@ -65,7 +65,7 @@ def mapping_of(
     figures: Figures,
     table: str,
     quote: Callable[[str], str],
-    remarks: Dict[str, str] | None = None,
+    remarks: Dict[str, str],
 ) -> str:
     def returns(access: Access) -> str:
         names = attributes_of(access.stored, facts)
@@ -88,7 +88,7 @@ def mapping_of(
         __package__, "mapping.yaml.j2", text=text_of, quoted=quoted, calls=frequency, rate=_rate
     )
     functions = {"stored": _stored, "request": _request, "returns": returns, "row_key": row_key, "sql": sql}
-    return template.render(functions, design=design, table=table, entities=entities, remarks=remarks or {})
+    return template.render(functions, design=design, table=table, entities=entities, remarks=remarks)
 
 
 def _entity(design: PlacedTables, facts: SchemaFacts, figures: Figures, name: str) -> dict[str, Any]:
@@ -198,25 +198,15 @@ _FAULT_PLACE = re.compile(r"(?P<word>access_patterns|entities)\.(?P<name>\w+)")
 
 
 class Proposal(Struct, frozen=True):
+    """`text`: the mapping's.
+    `remarked`: that text with a remark at patterns, by their names.
+    """
+
     text: str
     design: PlacedTables
     unserved: tuple[Unserved, ...]
     decisions: tuple[str, ...]
-
-
-class ProposalInput(Struct, frozen=True):
-    """Input of a proposal. `faults`: of a mapping's text, each (place, what), by check and source."""
-
-    questions: Sequence[StatementQuestion]
-    facts: SchemaFacts
-    figures: Figures
-    table: str
-    max_indexes: int
-    faults: Callable[[str], Sequence[Fault]]
-    written: Dict[str, EntityNames] = {}
-    """Names of a mapping that is replaced, by table."""
-    quote: Callable[[str], str] = '"{}"'.format
-    """A name as SQL has it."""
+    remarked: Callable[[Dict[str, str]], str]
 
 
 def names_in(text: str, file: str) -> dict[str, EntityNames]:
@@ -271,23 +261,30 @@ def _is_number(table: TableFacts, name: str) -> bool:
     return column is not None and column.kind.name in ("integer", "number")
 
 
-def proposal_of(asked: ProposalInput) -> Proposal:
+def proposal_of(
+    asked: Sequence[StatementQuestion],
+    facts: SchemaFacts,
+    figures: Figures,
+    table: str,
+    max_indexes: int,
+    faults_of: Callable[[str], Sequence[Fault]],
+    written: Dict[str, EntityNames] = {},
+    quote: Callable[[str], str] = '"{}"'.format,
+) -> Proposal:
     """The proposal; faulty parts are removed and reported until none is left.
 
     A faulty entity first loses its questions, then is left out itself.
+    `faults_of`: a mapping's text, by check and source.
+    `written`: names of a mapping that is replaced, by table.
+    `quote`: a name as SQL has it.
     """
-    questions, out, unserved = list(asked.questions), dict[str, str](), list[Unserved]()
+    questions, out, unserved = list(asked), dict[str, str](), list[Unserved]()
     while True:
-        design = design_of(
-            questions,
-            asked.facts,
-            asked.figures,
-            max_indexes=asked.max_indexes,
-            but=frozenset(out),
-            written=asked.written,
-        )
-        text = mapping_of(design, asked.facts, asked.figures, asked.table, asked.quote)
-        faults = [fault for fault in asked.faults(text) if not fault.warning] if design.homes else []
+        but = frozenset(out)
+        design = design_of(questions, facts, figures, max_indexes=max_indexes, but=but, written=written)
+        remarked = partial(mapping_of, design, facts, figures, table, quote)
+        text = remarked({})
+        faults = [fault for fault in faults_of(text) if not fault.warning] if design.homes else []
         if not faults:
             break
         gone = _refused(design, faults)
@@ -303,12 +300,8 @@ def proposal_of(asked: ProposalInput) -> Proposal:
         questions = [question for question in questions if question.table not in out]
         unserved += [Unserved(question.statement, "fault", "its table is left out") for question in left]
     everything = (*design.unserved, *unserved)
-    return Proposal(text, design, everything, tuple(_decisions(asked, design, out)))
-
-
-def remarked(proposal: Proposal, asked: ProposalInput, remarks: Dict[str, str]) -> Proposal:
-    text = mapping_of(proposal.design, asked.facts, asked.figures, asked.table, asked.quote, remarks)
-    return replace(proposal, text=text)
+    decisions = tuple(_decisions(facts, figures, design, out, is_asked=bool(asked)))
+    return Proposal(text, design, everything, decisions, remarked)
 
 
 def _refused(design: PlacedTables, faults: Sequence[Fault]) -> list[tuple[StatementQuestion, str, str]]:
@@ -350,7 +343,9 @@ def _tables_at_fault(design: PlacedTables, faults: Sequence[Fault]) -> dict[str,
 # ── what only people can decide ──
 
 
-def _decisions(asked: ProposalInput, design: PlacedTables, out: Dict[str, str]) -> Iterator[str]:
+def _decisions(
+    facts: SchemaFacts, figures: Figures, design: PlacedTables, out: Dict[str, str], *, is_asked: bool
+) -> Iterator[str]:
     for name in (name for name in design.without_key if not is_of_the_database("", name)):
         yield f"{name} has no primary key and no unique key without NULL, so it is left out: name one with key:, or leave it"
     for name, what in sorted(out.items()):
@@ -358,14 +353,14 @@ def _decisions(asked: ProposalInput, design: PlacedTables, out: Dict[str, str]) 
     used = {access.question.table for access in design.accesses}
     read = {joined.table for access in design.accesses for joined in access.question.joins}
     unasked = sorted(set(design.homes) - used - read)
-    if unasked and asked.questions:
+    if unasked and is_asked:
         yield f"no statement reads {', '.join(unasked)}: keep each, or remove its entity"
     for name in sorted(design.homes):
-        yield from _of_columns(asked.facts.tables[name])
-    for (name, columns), most in sorted(asked.figures.fan_out.items()):
+        yield from _of_columns(facts.tables[name])
+    for (name, columns), most in sorted(figures.fan_out.items()):
         if most >= _MANY and name in design.homes:
             yield f"one row has {most:,} rows of {name} by {', '.join(columns)}: bound it, or cut it by time"
-    yield from _of_texts(asked, design)
+    yield from _of_texts(facts, design)
 
 
 _SMALL_BYTES = re.compile(r"(var)?binary|tinyblob", re.IGNORECASE)
@@ -379,9 +374,9 @@ def _of_columns(table: TableFacts) -> Iterator[str]:
             yield f"{table.name}.{column.name} holds bytes: keep them in S3 ({{from: …, to: s3}}) where an item nears 400 KB"
 
 
-def _of_texts(asked: ProposalInput, design: PlacedTables) -> Iterator[str]:
+def _of_texts(facts: SchemaFacts, design: PlacedTables) -> Iterator[str]:
     for name, entries in sorted(design.entries.items()):
-        table = asked.facts.tables[name]
+        table = facts.tables[name]
         pieces = {piece.path for entry in entries for piece in entry.partition[1] if not piece.path[0]}
         for _, column_name in sorted(pieces):
             column = table.column(column_name)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from migrator.features.init.placing import LARGEST_LIST
-from migrator.features.init.written import ProposalInput, proposal_of
+from migrator.features.init.written import proposal_of
 from migrator.mapping.model.facts import SchemaFacts
 from migrator.mapping.model.questions import REASONS, Figures, Statement, StatementQuestion, Unserved
 from migrator.runtime.errors import Fault
@@ -375,7 +375,7 @@ def test_pattern_with_a_fault_is_taken_out(tmp_path: Path, place: str, reason: s
                 else []
             )
 
-        made = proposal_of(ProposalInput(questions, facts, Figures(), "Shop", 5, refused))
+        made = proposal_of(questions, facts, Figures(), "Shop", 5, refused)
     assert [(other.reason, other.what) for other in made.unserved] == [(reason, what)]
     assert "access_patterns" not in made.text
 
@@ -393,7 +393,7 @@ def test_faulty_entity_loses_its_queries_then_is_left_out(tmp_path: Path) -> Non
             wrong = "\n  order:" in text
             return [Fault("shop.yaml", 1, "entities.order.items.Order.key", "no such thing")] if wrong else []
 
-        made = proposal_of(ProposalInput(questions, facts, Figures(), "Shop", 5, refused))
+        made = proposal_of(questions, facts, Figures(), "Shop", 5, refused)
     assert [other.reason for other in made.unserved] == ["fault"]
     assert "orders" not in made.design.homes
     assert pins.said(made.decisions)
