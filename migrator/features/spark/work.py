@@ -294,7 +294,7 @@ _TRIES = 3
 _log = get_logger("spark")
 
 
-@dataclass(frozen=True)
+@dataclass
 class SparkPages:
     """RunPages of a cluster. Tasks receive page numbers and claim them; the driver processes none.
 
@@ -307,7 +307,7 @@ class SparkPages:
     session: JobSession
     run: Run
     stop: Callable[[], bool]
-    failures: Failures = field(default_factory=lambda: Failures())
+    _failed_rounds: int = 0
 
     def __enter__(self) -> SparkPages:
         return self
@@ -344,7 +344,7 @@ class SparkPages:
         self.session.journal.release_pages(self.run, self.given.who)
         done, _ = self.session.journal.page_counts(self.run, name)
         _log.debug("round_done", entity=name, tasks=len(slices), pages=done - done_before)
-        self.failures.judge(outcomes, has_advanced=done > done_before)
+        self._failed_rounds = failed_rounds(outcomes, self._failed_rounds, has_advanced=done > done_before)
         if done == done_before:
             rest()
 
@@ -356,19 +356,19 @@ def slices_of(numbers: Sequence[int], tasks: int, most: int) -> Iterator[tuple[i
         yield part[0], part[-1]
 
 
-@dataclass
-class Failures:
-    rounds: int = 0
+def failed_rounds(outcomes: Sequence[SliceOutcome], before: int, *, has_advanced: bool) -> int:
+    """Rounds in a row with failures and without a finished page, of which there were so many `before`.
 
-    def judge(self, outcomes: Sequence[SliceOutcome], *, has_advanced: bool) -> None:
-        """Raises: a task's error, if it is final, or has come in three rounds without a finished page."""
-        failed = [outcome for outcome in outcomes if outcome.error]
-        for outcome in failed:
-            _log.warning("task_failed", host=outcome.host, reason=outcome.error)
-        self.rounds = 0 if has_advanced or not failed else self.rounds + 1
-        for outcome in failed:
-            if outcome.is_final or self.rounds >= _TRIES:
-                raise _raised(outcome)
+    Raises: a task's error, if it is final, or has come in three such rounds.
+    """
+    failed = [outcome for outcome in outcomes if outcome.error]
+    for outcome in failed:
+        _log.warning("task_failed", host=outcome.host, reason=outcome.error)
+    rounds = 0 if has_advanced or not failed else before + 1
+    for outcome in failed:
+        if outcome.is_final or rounds >= _TRIES:
+            raise _raised(outcome)
+    return rounds
 
 
 def _raised(outcome: SliceOutcome) -> MigratorError:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from migrator.features.spark.executor import ExecutorReport, JobText, SliceOutcome, TaskInput
-from migrator.features.spark.work import Failures, connections_of_slot, faults_of, reason_of, slices_of
+from migrator.features.spark.work import connections_of_slot, failed_rounds, faults_of, reason_of, slices_of
 from migrator.runtime.errors import MissingNameError, RefusedError, SettingsError, SourceError, StoppedError
 from migrator.settings.job import load_job
 from tests import pins
@@ -63,18 +63,15 @@ def test_existing_file_is_read_in_place_unless_its_text_differs(tmp_path: Path) 
 
 
 def test_one_failure_in_a_round_that_advanced_does_not_stop() -> None:
-    failures, failed = (
-        Failures(),
-        [SliceOutcome("b", 3), SliceOutcome("a", error="it is away", kind="SourceError")],
-    )
+    failed = [SliceOutcome("b", 3), SliceOutcome("a", error="it is away", kind="SourceError")]
     for _ in range(9):
-        failures.judge(failed, has_advanced=True)
-    failures.judge(failed, has_advanced=False)
-    failures.judge([SliceOutcome("a")], has_advanced=False)
-    failures.judge(failed, has_advanced=False)
-    failures.judge(failed, has_advanced=False)
+        assert failed_rounds(failed, 0, has_advanced=True) == 0
+    assert failed_rounds(failed, 0, has_advanced=False) == 1
+    assert failed_rounds([SliceOutcome("a")], 1, has_advanced=False) == 0
+    assert failed_rounds(failed, 0, has_advanced=False) == 1
+    assert failed_rounds(failed, 1, has_advanced=False) == 2
     with pins.refused(SourceError):
-        failures.judge(failed, has_advanced=False)
+        failed_rounds(failed, 2, has_advanced=False)
 
 
 @pytest.mark.parametrize(
@@ -89,7 +86,7 @@ def test_one_failure_in_a_round_that_advanced_does_not_stop() -> None:
 )
 def test_permanent_failure_ends_the_run_at_once(kind: str, raised: type[Exception]) -> None:
     with pins.refused(raised) as caught:
-        Failures().judge([SliceOutcome("a", error="no", kind=kind, is_final=True)], has_advanced=True)
+        failed_rounds([SliceOutcome("a", error="no", kind=kind, is_final=True)], 0, has_advanced=True)
     assert type(caught.value) is raised
 
 
