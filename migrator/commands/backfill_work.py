@@ -21,13 +21,14 @@ from migrator.cli.text import estimate_data
 from migrator.cli.watched import Watched, address_of, failure_kept, signs_of
 from migrator.commands.processes import (
     Joining,
-    Others,
     RunWork,
     join,
     open_engine,
     options_of,
     part_of,
     refuse_beside_engine,
+    reserved,
+    started,
 )
 from migrator.mapping.items.items import CompiledEntity
 from migrator.mapping.model.edges import Rows
@@ -153,10 +154,11 @@ def _with_others(
     job = session.job
     processes = runs.processes_of(whole, rows, (job.tuning.max_write_units, job.source.max_rows_per_s))
     connections = runs.taken_by(runs.divided(job, 1), stage.options.workers)
-    others = Others.reserved(session, scope, processes - 1, connections)
+    parts = reserved(session, scope, processes - 1, connections)
     watched = replace(watched, own=Share(stage.who, scope, connections=connections))
     stage = watched.open_backfill(stack, stage, rows)
-    others.start(stack, _words(session, flags), stage.stop, partial(session.journal.release_pages, run))
+    ended = partial(session.journal.release_pages, run)
+    started(stack, session, parts, _words(session, flags), stage.stop, ended)
     return stage
 
 

@@ -24,7 +24,7 @@ from migrator.cli.options import belonging, print_result, say, shown_live, stop_
 from migrator.cli.runs import RunEnd, kept_mapping, known_revision, older_file, refuse_living
 from migrator.cli.text import alembic_text, sql_text
 from migrator.cli.watched import Watched, address_of, failure_kept, signs_of
-from migrator.commands.processes import Others, end_with_parent, options_of, part_of
+from migrator.commands.processes import end_with_parent, options_of, part_of, reserved, started
 from migrator.mapping.language.parse import ParsedMapping
 from migrator.mapping.model.evidence import Line
 from migrator.mapping.model.facts import EntityPlan
@@ -392,7 +392,7 @@ def _work(
     highest = edges.memory.highest()
     address = address_of(read.tuning.metrics_host, options["metrics_port"])
     own = Share(who, RELAYS, connections=runs.taken_by(read, workers))
-    reserved = Others.reserved(session, RELAYS, others, own.connections)
+    parts = reserved(session, RELAYS, others, own.connections)
     watched = Watched("relay", session, report.signs, address, own)
     pace = watched.open(stack, report.advance, [partial(relay_part, report)])
     if once and pace.throttle.paused:
@@ -402,7 +402,7 @@ def _work(
     daemon = Daemon(*edges_of_daemon, workers, stop, held=lambda: pace.held)
     words = {"--json": True, "--once": once, "--workers": workers, "--force": options["force"]}
     with RunEnd(journal.end_run, run, read.hooks), shown_live(report.line):
-        _run(daemon, report, reserved, ["relay", str(read.path), *options_of(words)], once=once)
+        _run(daemon, report, parts, ["relay", str(read.path), *options_of(words)], once=once)
     if once:
         edges.guard()
     _print_end(report, daemon, as_json=options["as_json"])
@@ -465,10 +465,12 @@ def _keep(edges: ConcurrentEdges, check_capture: CaptureCheck, *, force: bool) -
         edges.session.stop.set()
 
 
-def _run(daemon: Daemon, report: RelayReport, others: Others, words: Sequence[str], *, once: bool) -> None:
+def _run(
+    daemon: Daemon, report: RelayReport, parts: Sequence[Share], words: Sequence[str], *, once: bool
+) -> None:
     """`words`: the command line of the other relays. A failed one is restarted, unless `once`."""
     with ExitStack() as beside:
-        children = others.start(beside, words, daemon.stop, again=not once)
+        children = started(beside, report.session, parts, words, daemon.stop, again=not once)
         # A relay is stopped by an interrupt; its taken marks come again.
         with suppress(Interrupted):
             daemon.run(once=once)

@@ -177,32 +177,28 @@ def options_of(given: Mapping[str, object]) -> list[str]:
     return [word for name, value in pairs for word in ([name] if value is True else [name, str(value)])]
 
 
-class Others(Struct, frozen=True):
-    """Processes that a command starts. Their shares are reserved, so that none waits for another."""
+def reserved(session: JobSession, scope: str, number: int, connections: int) -> list[Share]:
+    """Shares of processes that a command starts later, so that none waits for another."""
+    parts = [Share(secrets.token_hex(8), scope, connections=connections) for _ in range(number)]
+    session.processes.reserve(parts)
+    return parts
 
-    parts: Sequence[Share]
-    session: JobSession
 
-    @classmethod
-    def reserved(cls, session: JobSession, scope: str, number: int, connections: int) -> Others:
-        parts = [Share(secrets.token_hex(8), scope, connections=connections) for _ in range(number)]
-        session.processes.reserve(parts)
-        return cls(parts, session)
+def started(
+    stack: ExitStack,
+    session: JobSession,
+    parts: Sequence[Share],
+    words: Sequence[str],
+    stop: Event,
+    ended: Callable[[str], None] = lambda who: None,
+    *,
+    again: bool = False,
+) -> Children:
+    def gone(who: str) -> None:
+        ended(who)
+        session.processes.ended(who)
 
-    def start(
-        self,
-        stack: ExitStack,
-        words: Sequence[str],
-        stop: Event,
-        ended: Callable[[str], None] = lambda who: None,
-        *,
-        again: bool = False,
-    ) -> Children:
-        def gone(who: str) -> None:
-            ended(who)
-            self.session.processes.ended(who)
-
-        return stack.enter_context(Children(words, self.parts, stop, gone, again=again))
+    return stack.enter_context(Children(words, parts, stop, gone, again=again))
 
 
 # ── `--spark`: the work of a cluster, which a feature opens ──
@@ -267,13 +263,12 @@ class Joining(Struct, frozen=True):
 
 
 class JoinedProcess(Struct, frozen=True):
-    """`work`: on one page or segment of a name, that `who` has claimed."""
+    """`work`: on one page or segment of a name, that the process has claimed."""
 
     session: JobSession
     lease: Held
     identity: RunIdentity
     run: Run
-    who: str
     entities: Sequence[CompiledEntity]
     stage: Backfill | Verify
     work: Callable[[str], PageCall]
@@ -331,7 +326,7 @@ def open_joined_backfill(session: JobSession, joining: Joining, tell: Tell) -> I
         stage = watched.open_backfill(stack, stage, left)
         by_name = {entity.name: entity for entity in entities}
         call = lambda name: stage.work(run, by_name[name])  # noqa: E731
-        yield JoinedProcess(session, lease, identity, run, joining.who, entities, stage, call)
+        yield JoinedProcess(session, lease, identity, run, entities, stage, call)
 
 
 @contextmanager
@@ -347,7 +342,7 @@ def open_joined_verify(session: JobSession, joining: Joining, tell: Tell) -> Ite
         stage = replace(stage_of(session, lease, options, Unshown(), *STILL), who=joining.who)
         stage = sharing(stack, stage, session, run, connections)
         call = partial(stage.work, run, entities)
-        yield JoinedProcess(session, lease, identity, run, joining.who, entities, stage, call)
+        yield JoinedProcess(session, lease, identity, run, entities, stage, call)
 
 
 OPENED: Mapping[str, Callable[[JobSession, Joining, Tell], AbstractContextManager[JoinedProcess]]] = {

@@ -22,7 +22,6 @@ from migrator.cli.runs_text import print_verify, print_verify_verdict, verify_da
 from migrator.commands.processes import (
     STILL,
     Joining,
-    Others,
     PageEngine,
     RunWork,
     join,
@@ -30,8 +29,10 @@ from migrator.commands.processes import (
     options_of,
     part_of,
     refuse_beside_engine,
+    reserved,
     sharing,
     stage_of,
+    started,
 )
 from migrator.mapping.model.journal import Run, RunIdentity
 from migrator.mapping.model.live import Installation, Root
@@ -172,9 +173,9 @@ def _with_others(
     if session.job.tuning.processes is None and processes == 1:
         return stage
     connections = runs.taken_by(session.job, stage.options.workers)
-    others = Others.reserved(session, runs.scope_of_run(run), processes - 1, connections)
+    parts = reserved(session, runs.scope_of_run(run), processes - 1, connections)
     stage = sharing(stack, stage, session, run, connections)
-    others.start(stack, words, stage.stop, partial(session.journal.release_pages, run))
+    started(stack, session, parts, words, stage.stop, partial(session.journal.release_pages, run))
     return stage
 
 
