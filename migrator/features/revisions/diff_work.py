@@ -29,7 +29,6 @@ from migrator.mapping.difference.difference import (
     refusals,
 )
 from migrator.mapping.difference.meaning import PatternDifference
-from migrator.mapping.items.items import CompiledEntity
 from migrator.mapping.items.wire import Price
 from migrator.mapping.language.parse import ParsedMapping, examine_mapping
 from migrator.mapping.model.edges import Rows
@@ -225,16 +224,8 @@ _GIT = "git:"
 _GIT_S = 30.0
 
 
-class Side(Struct, frozen=True):
-    parsed: ParsedMapping
-    checked: Checked | None = None
-    source: Rows | None = None
-
-    @property
-    def revision(self) -> PlannedRevision:
-        if self.checked is None:
-            return PlannedRevision(self.parsed.mapping)
-        return PlannedRevision(self.checked.mapping, self.checked.plans)
+Side: TypeAlias = tuple[Checked, Rows]
+"""A revision, checked on the source, which has its rows."""
 
 
 def diff(old: str, new: Path, source: str | None, rows_exact: int, region: str | None, as_json: bool) -> int:
@@ -244,8 +235,9 @@ def diff(old: str, new: Path, source: str | None, rows_exact: int, region: str |
     if faults := [fault for one in parsed for fault in one.faults]:
         raise MappingError(faults)
     with ExitStack() as until:
-        sides = [_side(until, one, asked) for one in parsed]
-        before, after = (side.revision for side in sides)
+        sides = [] if asked is None else [_side(until, one, asked) for one in parsed]
+        planned = [PlannedRevision(checked.mapping, checked.plans) for checked, _ in sides]
+        before, after = planned or [PlannedRevision(one.mapping) for one in parsed]
         found = difference(before, after)
         refused = refusals(before, after, found, parsed[1].document)
         is_refused = any(not fault.warning for fault in refused)
@@ -318,12 +310,10 @@ def _job_of(source: str | None, new: Path) -> Job | None:
     return Job("mapping diff", new, new, settings, TargetSettings(), Tuning())
 
 
-def _side(until: ExitStack, parsed: ParsedMapping, job: Job | None) -> Side:
-    if job is None:
-        return Side(parsed)
+def _side(until: ExitStack, parsed: ParsedMapping, job: Job) -> Side:
     work = SourceWork(secret_providers=secret_providers(job.path.parent, job.target))
     source = until.enter_context(open_source(job.source, parsed, work))
-    return Side(parsed, checked_on(source, parsed), source)
+    return checked_on(source, parsed), source
 
 
 # ── cost ──
@@ -348,17 +338,13 @@ def measured_work(
 
 
 def _sized(side: Side, entity: str, bounds: SampleBounds) -> Sized | None:
-    compiled = next(_named(side, entity), None)
-    if compiled is None or side.source is None:
+    checked, source = side
+    compiled = next((one for one in checked.entities if one.name == entity), None)
+    if compiled is None:
         return None
     # Patterns are left out: they send no requests here.
     mapping: MappingModel = replace(compiled.mapping, patterns={})
-    return Sizing(side.source, mapping, [compiled], bounds, time.time()).sized()
-
-
-def _named(side: Side, entity: str) -> Iterator[CompiledEntity]:
-    compiled = () if side.checked is None else side.checked.entities
-    return (one for one in compiled if one.name == entity)
+    return Sizing(source, mapping, [compiled], bounds, time.time()).sized()
 
 
 # ── printing ──

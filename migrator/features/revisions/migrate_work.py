@@ -22,7 +22,7 @@ from migrator.cli.watched import Watched, signs_of
 from migrator.commands.processes import stage_of
 from migrator.commands.table_work import may_remove, refuse_asked
 from migrator.commands.verify_work import begun_run, confirm_of, recheck_of
-from migrator.features.revisions.diff_work import Side, measured_work, work_lines
+from migrator.features.revisions.diff_work import measured_work, work_lines
 from migrator.mapping.difference.difference import MappingDifference, PlannedRevision
 from migrator.mapping.difference.steps import (
     ORDER,
@@ -496,9 +496,6 @@ class _Sides(Struct, frozen=True):
     new: JobSession
     is_of_file: bool
 
-    def measured(self) -> list[Side]:
-        return [Side(one.parsed, one.checked, one.source) for one in (self.old, self.new)]
-
 
 def _way(file: JobSession, flags: Flags) -> ChangeDirection:
     changes = file.changes
@@ -655,7 +652,8 @@ def _print_planned(
     work = None
     if difference.entities:
         job = sides.new.job
-        work = measured_work(job, sides.measured(), difference, _ROWS_EXACT, None, tries_inserts=False)
+        both = [(one.checked, one.source) for one in (sides.old, sides.new)]
+        work = measured_work(job, both, difference, _ROWS_EXACT, None, tries_inserts=False)
     steps = list(_planned(difference))
     read = {entity.name for entity in difference.entities if entity.effect != "gone"}
     rows = 0 if work is None else sum(number for name, number in work.rows.items() if name in read)
