@@ -16,7 +16,6 @@ from threading import RLock, local
 from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar, cast
 from urllib.parse import quote
 
-from msgspec import Struct, field
 from sqlalchemy import (
     Column,
     ColumnElement,
@@ -402,13 +401,7 @@ _FORK_WAIT_S = 5.0
 
 
 _Ahead: TypeAlias = tuple[Table, ColumnElement[bool]]
-
-
-class _Snapshot(Struct, frozen=True):
-    """An open transaction. `ahead`: the times that another host's clock has set too late, as for `bring_back`."""
-
-    connection: Connection
-    ahead: list[_Ahead] = field(default_factory=list)
+"""Times that another host's clock has set too late, as for `bring_back`."""
 
 
 class Database:
@@ -444,7 +437,7 @@ class Database:
         is in doubt.
         """
         if reads and self._snapshot is not None:
-            yield self._snapshot.connection
+            yield self._snapshot[0]
             return
         with self._begun({READS: True} if reads and self.sqlite else {}) as connection:
             yield connection
@@ -475,9 +468,10 @@ class Database:
             with self._begun(
                 {READS: True} if self.sqlite else {"isolation_level": "REPEATABLE READ"}
             ) as connection:
-                self._of_thread.snapshot = snapshot = _Snapshot(connection)
+                ahead: list[_Ahead] = []
+                self._of_thread.snapshot = (connection, ahead)
                 try:
-                    return work(), snapshot.ahead
+                    return work(), ahead
                 finally:
                     self._of_thread.snapshot = None
 
@@ -487,8 +481,8 @@ class Database:
         return self.tried(once, twice=True)[0] if ahead else result
 
     @property
-    def _snapshot(self) -> _Snapshot | None:
-        """This thread's."""
+    def _snapshot(self) -> tuple[Connection, list[_Ahead]] | None:
+        """This thread's open transaction, and the times found in it."""
         return getattr(self._of_thread, "snapshot", None)
 
     def bring_back(self, table: Table, here: ColumnElement[bool]) -> None:
@@ -500,7 +494,7 @@ class Database:
             if connection.execute(query.limit(1)).first() is None:
                 return
         if self._snapshot is not None:
-            self._snapshot.ahead.append((table, here))
+            self._snapshot[1].append((table, here))
             return
         # A read-only journal is read as it is.
         with suppress(SettingsError), self.begin() as connection:

@@ -8,6 +8,7 @@ from hashlib import blake2b
 from threading import Lock
 from typing import Any, Literal
 
+from msgspec import ValidationError, convert
 from sqlalchemy import ColumnElement, Connection, Row, and_, delete, exists, func, insert, select, update
 
 from migrator.journal.database import (
@@ -251,7 +252,6 @@ def _move(row: Row[Any]) -> Move:
 _SWEEP_S = 3600.0
 """How often one process deletes expired windows."""
 _IN_COLUMNS = ("pattern", "begun_at", "writer", "service", "revision", "origin")
-_NUMBERS = ("compared", "same", "transient", "different")
 _COUNTED = [name for name in Window.__struct_fields__ if name not in (*_IN_COLUMNS, "found", "answer")]
 
 
@@ -264,12 +264,15 @@ class SqlEvidence(OfJob):
         self._sweeping = Lock()
 
     @repeatable
-    def keep(self, connection: Connection, windows: Sequence[Window], samples: Sequence[Sample]) -> None:
+    def keep(
+        self, connection: Connection, new_windows: Sequence[Window], new_samples: Sequence[Sample]
+    ) -> None:
         # In one order: two processes that store the same windows wait for each other, without a deadlock.
-        rows = [self._window_row(window) for window in sorted(windows, key=_window_order)]
+        ordered = sorted(new_windows, key=lambda window: (window.pattern, window.begun_at, window.writer))
         self._sweep(connection)
-        _keep_windows(connection, rows)
-        self._keep_samples(connection, samples)
+        if rows := [self._window_row(window) for window in ordered]:
+            connection.execute(insert_or_replace(connection, windows), rows)
+        self._keep_samples(connection, new_samples)
 
     @reading
     def windows(self, connection: Connection, since: float, pattern: str | None = None) -> list[Window]:
@@ -299,11 +302,8 @@ class SqlEvidence(OfJob):
             if now - self._swept_at < _SWEEP_S:
                 return
             self._swept_at = now
-        self._drop(connection, now - WINDOWS_KEPT_S)
-
-    def _drop(self, connection: Connection, before: float) -> int:
-        old = delete(windows).where(windows.c.job == self.job, windows.c.begun_at < before)
-        return connection.execute(old).rowcount
+        old = windows.c.begun_at < now - WINDOWS_KEPT_S
+        connection.execute(delete(windows).where(windows.c.job == self.job, old))
 
     def _window_row(self, window: Window) -> dict[str, Any]:
         return {"job": self.job, "counts": _counts_text(window), "answer": window.answer} | {
@@ -337,15 +337,6 @@ class SqlEvidence(OfJob):
             connection.execute(delete(samples).where(samples.c.id.in_(old)))
 
 
-def _keep_windows(connection: Connection, rows: Sequence[Mapping[str, Any]]) -> None:
-    if rows:
-        connection.execute(insert_or_replace(connection, windows), list(rows))
-
-
-def _window_order(window: Window) -> tuple[str, int, str]:
-    return window.pattern, window.begun_at, window.writer
-
-
 # ── as JSON ──
 
 
@@ -357,45 +348,31 @@ def _counts_text(window: Window) -> str:
 
 def _window(row: Row[Any]) -> Window:
     """Raises: SettingsError for invalid content. Ignores counts of a newer migrator."""
+    in_columns = {name: getattr(row, name) for name in (*_IN_COLUMNS, "answer")}
     try:
         counts = json.loads(row.counts)
-        found_counts = {
-            DiffKey(kind, part, attribute): number for kind, part, attribute, number in counts["found"]
+        found = {
+            DiffKey(kind, part, attribute): number for kind, part, attribute, number in counts.pop("found")
         }
-        counts_known = {name: _as_kept(name, counts[name]) for name in _COUNTED if name in counts}
-    except (ValueError, TypeError, KeyError, AttributeError):
+        return replace(convert({**counts, **in_columns}, Window), found=found)
+    except (ValidationError, ValueError, TypeError, KeyError, AttributeError):
         at = moment(row.begun_at)
         what = f"the journal's window of pattern {row.pattern} of {at} by {row.writer} cannot be read"
         raise SettingsError(f"{what}; was it edited? Delete its row of migrator_window") from None
-    in_columns = {name: getattr(row, name) for name in _IN_COLUMNS}
-    return Window(**in_columns, found=found_counts, answer=row.answer, **counts_known)
-
-
-def _as_kept(name: str, value: Any) -> Any:
-    if name in _NUMBERS:
-        return int(value)
-    return {str(key): str(item) if name == "latency" else int(item) for key, item in value.items()}
 
 
 def _sample(row: Row[Any]) -> Sample:
     """Raises: SettingsError for invalid content. Ignores fields of a newer migrator."""
-    names = set(Sample.__struct_fields__)
     try:
-        content: dict[str, Any] = {
-            name: tuple(value) if isinstance(value, list) else value
-            for name, value in json.loads(row.content).items()
-            if name in names
-        }
-        content |= {"key": DiffKey(**content["key"]), "at": float(content["at"])}
-        sample_ = Sample(**content | {"params": {**content.get("params", {})}})
-        for side in (sample_.row, sample_.item):
-            dict(zip(sample_.attributes, sample_.attributes if side is None else side, strict=True))
-    except (ValueError, TypeError, KeyError, AttributeError):
+        kept = convert(json.loads(row.content), Sample)
+        for side in (kept.row, kept.item):
+            dict(zip(kept.attributes, kept.attributes if side is None else side, strict=True))
+    except (ValidationError, ValueError):
         what = f"the journal's sample of pattern {row.pattern} of {moment(row.at)} cannot be read"
         raise SettingsError(
             f"{what}; was it edited? Delete its row (id {row.id}) of migrator_sample"
         ) from None
-    return sample_
+    return kept
 
 
 def _digest(key: DiffKey) -> bytes:

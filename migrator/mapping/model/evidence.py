@@ -212,9 +212,9 @@ class Sample(Struct, frozen=True):
     writer: str
     revision: str
     params: Mapping[str, str] = {}
-    attributes: Sequence[str] = ()
-    row: Sequence[str] | None = None
-    item: Sequence[str] | None = None
+    attributes: tuple[str, ...] = ()
+    row: tuple[str, ...] | None = None
+    item: tuple[str, ...] | None = None
     why: str = ""
     subject: str = ""
 
