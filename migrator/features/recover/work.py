@@ -175,8 +175,9 @@ def raise_epoch(session: JobSession, above: int) -> str:
     with session.open_own_live("recover") as live:
         tickets = [above, *_unless_above(above, [], adoption_wiring.known_tickets, session)]
         _unless_above(above, None, adoption_wiring.want_repair, session)
-        session.capture_by(live).raise_epoch(live.tickets, tickets)
-        return f"last ticket {live.tickets.highest()} of installation {live.tickets.installation()}"
+        counter = live.tickets
+        counter.raise_epoch(max(counter.highest(), *tickets))
+        return f"last ticket {counter.highest()} of installation {counter.installation()}"
 
 
 def _unless_above(above: int, unknown: Any, asked: Callable[..., Any], session: JobSession) -> Any:

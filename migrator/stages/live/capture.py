@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from msgspec import Struct
 
 from migrator.mapping.model.facts import EntityPlan
-from migrator.mapping.model.live import Capture, Installation, MarkedBy, Marks, Step, TableCapture, Tickets
+from migrator.mapping.model.live import Capture, Installation, MarkedBy, Marks, Step, TableCapture
 from migrator.mapping.model.table import TableDesign
 from migrator.runtime.errors import SettingsError, amount
 from migrator.runtime.logs import get_logger
@@ -104,7 +104,8 @@ class CaptureStage(Struct, frozen=True):
         if self.design.ttl is None:
             what = "the mapping's table has no TTL attribute, which the tombstones of deleted items need"
             refusals = [f"{what}; {NAME_TTL}", *refusals]
-        return [*self._other_job(), *refusals]
+        another = of_another(self.capture.installation(), self.job)
+        return [another, *refusals] if another else refusals
 
     def refuse(self, plans: Sequence[EntityPlan]) -> None:
         """Raises: SettingsError with every refusal at once."""
@@ -171,9 +172,8 @@ class CaptureStage(Struct, frozen=True):
 
     def uninstall(self, marks: Marks, *, discard_marks: bool) -> list[Step]:
         """Completed steps; empty if nothing was installed. Raises: SettingsError if marks would be lost."""
-        if self.capture.installation() is not None:
-            if refusals := self._other_job():
-                raise SettingsError("\n".join(refusals))
+        if (installation := self.capture.installation()) is not None:
+            owned(installation, self.job)
             waiting = 0 if discard_marks else _waiting(marks)
             if waiting:
                 what = f"{amount(waiting, 'change', 'wait')}, and their changes would never reach the table"
@@ -182,13 +182,6 @@ class CaptureStage(Struct, frozen=True):
         for step in steps:
             self.capture.do(step)
         return steps
-
-    def raise_epoch(self, tickets: Tickets, known_tickets: Sequence[int]) -> int:
-        """Return the new epoch, with tickets above the source's own and `known_tickets` (of journal and table)."""
-        return tickets.raise_epoch(max([tickets.highest(), *known_tickets]))
-
-    def _other_job(self) -> list[str]:
-        return list(filter(None, [of_another(self.capture.installation(), self.job)]))
 
 
 def _waiting(marks: Marks) -> int:

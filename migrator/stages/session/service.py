@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, cast
@@ -296,11 +296,10 @@ def open_reading(service: Service) -> Iterator[MappedReads]:
     """Raises: StoppedError, SettingsError if the journal is unreachable; TargetError if an active pattern's
     index is missing: a service should not start then."""
     session, heartbeat = service.session, service.heartbeat
-    job, settings, mapping = session.job, session.job.reads, session.checked.mapping
+    settings, mapping = session.job.reads, session.checked.mapping
     revision = mapping.revision
     with ExitStack() as stack:
-        edges = stack.enter_context(_edges(session, *_callers(job)))
-        shadowed = stack.enter_context(_edges(session, *_shadows(job)))
+        edges, shadowed = map(stack.enter_context, (_callers(session), _shadows(session)))
 
         def instance() -> str:
             return heartbeat.me.id
@@ -336,38 +335,34 @@ def open_reading(service: Service) -> Iterator[MappedReads]:
         yield MappedReads(reads, service.questions, edges, shadowed, settings, revision)
 
 
-def _read_limits(
-    job: Job, name: str, at_once: int, patience_s: float, statement_timeout_s: float | None
-) -> ConnectionOptions:
-    return ConnectionOptions(
-        name=name_of(job.name, name),
+def _callers(session: JobSession) -> AbstractContextManager[Backends]:
+    reads, timeout_s = session.job.reads, session.job.source.statement_timeout_s
+    patience = Backoff(attempts=8, cap_s=1.0, limit_s=reads.patience_s)
+    requests = RequestLimits(reads.connections * 2, CALLERS_TIMEOUT_S, patience)
+    return _edges(session, "read", reads.connections, requests, timeout_s)
+
+
+def _shadows(session: JobSession) -> AbstractContextManager[Backends]:
+    shadow, limit_s = session.job.reads.shadow, session.job.reads.shadow.deadline_s
+    # A throttled table is not helped by shadows that ask again and again.
+    patience = Backoff(attempts=2, cap_s=0.2, limit_s=limit_s)
+    requests = RequestLimits(shadow.at_once * AT_ONCE, limit_s, patience)
+    return _edges(session, "shadow", shadow.at_once, requests, limit_s)
+
+
+@contextmanager
+def _edges(
+    session: JobSession, name: str, at_once: int, requests: RequestLimits, statement_timeout_s: float | None
+) -> Iterator[Backends]:
+    """With own connections: no read waits for a shadow's."""
+    patience_s = requests.backoff.limit_s
+    options = ConnectionOptions(
+        name=name_of(session.job.name, name),
         pool_size=at_once,
         lock_wait_s=patience_s,
         pool_wait_s=patience_s,
         statement_timeout_s=statement_timeout_s,
     )
-
-
-def _callers(job: Job) -> tuple[ConnectionOptions, RequestLimits]:
-    reads, timeout_s = job.reads, job.source.statement_timeout_s
-    patience = Backoff(attempts=8, cap_s=1.0, limit_s=reads.patience_s)
-    requests = RequestLimits(reads.connections * 2, CALLERS_TIMEOUT_S, patience)
-    return _read_limits(job, "read", reads.connections, reads.patience_s, timeout_s), requests
-
-
-def _shadows(job: Job) -> tuple[ConnectionOptions, RequestLimits]:
-    shadow, limit_s = job.reads.shadow, job.reads.shadow.deadline_s
-    # A throttled table is not helped by shadows that ask again and again.
-    patience = Backoff(attempts=2, cap_s=0.2, limit_s=limit_s)
-    requests = RequestLimits(shadow.at_once * AT_ONCE, limit_s, patience)
-    return _read_limits(job, "shadow", shadow.at_once, limit_s, limit_s), requests
-
-
-@contextmanager
-def _edges(
-    session: JobSession, connection_options: ConnectionOptions, requests: RequestLimits
-) -> Iterator[Backends]:
-    """With own connections: no read waits for a shadow's."""
-    with closing(session.source.with_own_connections(connection_options, Retry(requests.backoff))) as source:
+    with closing(session.source.with_own_connections(options, Retry(requests.backoff))) as source:
         design, sent = session.checked.mapping.table, session.target.store.sent
         yield Backends(source, open_target(session.job, design, requests=requests, sent=sent).store)
