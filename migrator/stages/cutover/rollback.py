@@ -239,7 +239,11 @@ class GoingBack(Struct, frozen=True):
             self.check()
         if self.compare is not None:
             self._refuse_different(self.compare())
-        owned = self._ours()
+        for step in filter(None, (self.move_counters, self.capture)):
+            self.check()
+            step()
+        self.check()
+        owned = self.own()
         if self.look is not None:
             self.look()
         self.check()
@@ -257,13 +261,6 @@ class GoingBack(Struct, frozen=True):
             raise RefusedError(
                 f"{what}; `migrator reverse verify` counts them. {keep} --drop-attributes. {next_step}"
             )
-
-    def _ours(self) -> int:
-        for step in filter(None, (self.move_counters, self.capture)):
-            self.check()
-            step()
-        self.check()
-        return self.own()
 
 
 def dropped_attributes(unkept: Unkept) -> list[str]:

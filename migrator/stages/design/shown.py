@@ -218,9 +218,7 @@ class Windows(Struct, frozen=True):
 
     def age_of(self, pattern: str, key: DiffKey, at: float) -> Age:
         """Whether a difference at time `at` counts. Failed calls count regardless of rows and items."""
-        if not self.is_since_move(pattern, at):
-            return "moved"
-        return "verified" if at <= self.verified_s and key.kind != "error" else "standing"
+        return self._age_of(pattern, key, at, at)
 
     def is_since_move(self, pattern: str, at: float) -> bool:
         """Whether `at` is after the pattern's last move; always true if it never moved."""
@@ -238,8 +236,9 @@ class Windows(Struct, frozen=True):
         counted: dict[tuple[str, DiffKey], Counted] = defaultdict(Counted)
         for window in self.all:
             for key, count in window.found.items() if self._is_current(window) else ():
-                if self._age_of(window, key) == age:
-                    counted[window.pattern, key].add(window.origin, count, self._ended_s(window))
+                until = self._ended_s(window)
+                if self._age_of(window.pattern, key, window.begun_at, until) == age:
+                    counted[window.pattern, key].add(window.origin, count, until)
         return counted
 
     def timeline(self, begun_s: float) -> Series[Span]:
@@ -265,8 +264,9 @@ class Windows(Struct, frozen=True):
 
     def _pattern(self, phase: PatternPhase, windows: Sequence[Window]) -> PatternReport:
         current = [window for window in windows if self._is_current(window)]
-        since_move = [window for window in current if self._is_since_move(window)]
-        mended = [window for window in since_move if window.different and self._is_before_verify(window)]
+        since_move = [window for window in current if self.is_since_move(phase.pattern, window.begun_at)]
+        differing = [window for window in since_move if window.different]
+        mended = [window for window in differing if self._ended_s(window) <= self.verified_s]
         later = [window for window in since_move if window.begun_at >= self.verified_s]
         compared = _sum(since_move, "compared")
         return PatternReport(
@@ -293,16 +293,10 @@ class Windows(Struct, frozen=True):
     def _phase(self, pattern: str) -> PatternPhase:
         return self.phases.get(pattern, PatternPhase(pattern))
 
-    def _is_since_move(self, window: Window) -> bool:
-        return self.is_since_move(window.pattern, window.begun_at)
-
-    def _age_of(self, window: Window, key: DiffKey) -> Age:
-        if not self._is_since_move(window):
+    def _age_of(self, pattern: str, key: DiffKey, at: float, until: float) -> Age:
+        if not self.is_since_move(pattern, at):
             return "moved"
-        return "verified" if key.kind != "error" and self._is_before_verify(window) else "standing"
-
-    def _is_before_verify(self, window: Window) -> bool:
-        return self._ended_s(window) <= self.verified_s
+        return "verified" if until <= self.verified_s and key.kind != "error" else "standing"
 
     def _ended_s(self, window: Window) -> float:
         """When an answer of the window may last have differed.

@@ -360,10 +360,3 @@ def _getter(
         return values[place] if several and isinstance(values, (tuple, list)) else values
 
     return value
-
-
-def kinds_of(draws: Sequence[ParamSet]) -> dict[tuple[str, ...], int]:
-    counted: dict[tuple[str, ...], int] = {}
-    for params in draws:
-        counted[params.kind] = counted.get(params.kind, 0) + 1
-    return counted

@@ -32,7 +32,7 @@ from migrator.runtime.errors import Interrupted, MigratorError, amount
 from migrator.runtime.retry import nap
 from migrator.stages.core.parallel import in_parallel
 from migrator.stages.patterns.latencies import Latencies
-from migrator.stages.patterns.param_sampling import ParamSet, RowSample, draw, kinds_of
+from migrator.stages.patterns.param_sampling import ParamSet, RowSample, draw
 from migrator.stages.patterns.question import Question
 
 # ── Comparison of both answers, repeated: a difference in every comparison counts, all else was in flight ──
@@ -380,7 +380,7 @@ def _sum_up(
     replay: PatternReplay, compared: Sequence[ParamSet], drawn: int, latencies: dict[Side, Latencies]
 ) -> None:
     replay.samples = len(compared)
-    replay.kinds = kinds_of(compared)
+    replay.kinds = Counter(params.kind for params in compared)
     replay.absent = sum(params.absent for params in compared)
     replay.latency = {
         side: curve for side, of_side in latencies.items() if (curve := of_side.curve()) is not None
