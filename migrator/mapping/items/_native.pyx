@@ -513,10 +513,18 @@ def names_and_values(bytes json):
 
 cdef Py_ssize_t string_end(const char *at, Py_ssize_t i, Py_ssize_t n) noexcept:
     """Behind the quotation mark that ends the text that begins here; `n` where none does."""
-    i += 1
-    while i < n and at[i] != c'"':
-        i += 1 + (at[i] == c"\\")
-    return min(i + 1, n)
+    cdef const char *mark
+    cdef Py_ssize_t before
+    cdef Py_ssize_t begin = i
+    while True:
+        mark = <const char *>memchr(at + i + 1, c'"', n - i - 1) if i + 1 < n else NULL
+        if mark == NULL:
+            return n
+        i = before = mark - at
+        while before - 1 > begin and at[before - 1] == c"\\":
+            before -= 1
+        if (i - before) % 2 == 0:
+            return i + 1
 
 
 # ── rows of an answer of libpq ──
