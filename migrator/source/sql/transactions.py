@@ -7,6 +7,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
+from datetime import time
 from functools import lru_cache, partial
 from itertools import repeat
 from typing import Any, TypeVar
@@ -287,8 +288,10 @@ def _key_places(plan: EntityPlan) -> tuple[int, ...]:
 
 
 def _same(key: Key) -> Key:
-    """NaN as one value: in Python no NaN equals another, in PostgreSQL all do."""
-    return tuple("NaN" if value != value else value for value in key)
+    """Values that are equal as PostgreSQL sees them: all NaN are, and no times of different zones."""
+    return tuple(
+        "NaN" if value != value else value.isoformat() if isinstance(value, time) else value for value in key
+    )
 
 
 def _sameness(plan: EntityPlan) -> Callable[[Key], Key]:
@@ -321,7 +324,7 @@ def twins_of(plan: EntityPlan, roots: _Rows) -> dict[Key, int]:
     # For a key of one column the values suffice, without tuples: this runs for each page of each run.
     if len(set(_at(roots, _key_places(plan)))) == len(roots):
         return {}
-    counts = Counter(map(key_reader(plan), roots))
+    counts = Counter(map(partial(_name, key_reader(plan), _sameness(plan)), roots))
     return {key_values: count for key_values, count in counts.items() if count > 1}
 
 

@@ -93,7 +93,9 @@ class Recheck(Struct, frozen=True):
         for finding in self.journal.findings(run):
             if finding.kind in LOOKED_AT and finding.entity in self.entities and finding.source_key:
                 root = (finding.entity, finding.source_key)
-                keys_of_root[root].add(item_key_of(finding.item_key, self.table))
+                keys = keys_of_root[root]
+                if finding.item_key:  # of rows that have one key no item is known
+                    keys.add(item_key_of(finding.item_key, self.table))
                 before[root].append(finding)
         confirmed: dict[Root, set[ItemKey]] = {}
         for name, entity in self.entities.items():
