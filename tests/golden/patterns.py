@@ -12,7 +12,7 @@ from migrator.mapping.model.mapping import Pattern
 from migrator.mapping.model.results import Request
 from migrator.mapping.model.table import Item
 from migrator.mapping.patterns.params import read_params
-from migrator.mapping.patterns.requests import request_for
+from migrator.mapping.patterns.requests import Requests
 from tests.golden import heart
 
 HEAD = """
@@ -80,7 +80,7 @@ def request(pattern: str, **given: str) -> Request:
     """The request for parameters as they are written on the command line."""
     made = checked(pattern)
     found = made.mapping.patterns["p"]
-    return request_for(made.mapping, found, read_params(found, given))
+    return Requests(made.mapping, found).of(read_params(found, given))
 
 
 def row(number: int, **more: Any) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from migrator.mapping.patterns.requests import request_for
+from migrator.mapping.patterns.requests import Requests
 from tests import pins
 from tests.golden import heart
 
@@ -33,7 +33,7 @@ def test_copies_differ_only_in_the_number_in_their_key() -> None:
 
 def test_a_get_reads_one_of_them() -> None:
     mapping = heart.check(MAPPING, SCHEMA).mapping
-    request = request_for(mapping, mapping.patterns["read_page"], {"name": "home"})
+    request = Requests(mapping, mapping.patterns["read_page"]).of({"name": "home"})
     assert [sent["Key"]["PK"] for sent in request.sent] == ["PAGE#home#0", "PAGE#home#1", "PAGE#home#2"]
     assert request.calls == 1
 

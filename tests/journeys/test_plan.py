@@ -18,7 +18,7 @@ import pytest
 
 from migrator.dynamodb.client import dynamodb_client
 from migrator.mapping.model.mapping import Pattern
-from migrator.mapping.patterns.requests import request_for
+from migrator.mapping.patterns.requests import Requests
 from migrator.settings.job import SourceSettings
 from migrator.settings.transforms import checked_on, read_mapping
 from migrator.stages.design.sizing import SampleBounds
@@ -157,7 +157,7 @@ def units_of_calls(project: Project, mapping: Path) -> dict[str, float]:
         for pattern in checked.mapping.patterns.values():
             drawn = draw(checked.mapping, pattern, pool, round(bounds.calls * 1.25), bounds.seed).draws
             params = [one.values for one in drawn if not one.absent][: bounds.calls]
-            asked = [request_for(checked.mapping, pattern, values) for values in params]
+            asked = [Requests(checked.mapping, pattern).of(values) for values in params]
             units = [stored.call_units(pattern, request.sent, request.limit) for request in asked]
             means[pattern.name] = sum(units) / len(units)
     return means

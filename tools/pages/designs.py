@@ -30,7 +30,7 @@ from migrator.mapping.model.mapping import Pattern
 from migrator.mapping.model.results import Request
 from migrator.mapping.model.table import Item, RowTree, TableDesign
 from migrator.mapping.patterns.params import read_params
-from migrator.mapping.patterns.requests import request_for
+from migrator.mapping.patterns.requests import Requests
 from migrator.runtime.errors import amount
 from migrator.settings.job import SourceSettings
 from migrator.settings.transforms import checked_on, read_mapping
@@ -280,7 +280,7 @@ def _telling(pattern: Pattern, queries: Sequence[GoldenQuery]) -> GoldenQuery:
 
 
 def _pattern(checked: Checked, pattern: Pattern, query: GoldenQuery) -> PatternView:
-    request = request_for(checked.mapping, pattern, read_params(pattern, query.params))
+    request = Requests(checked.mapping, pattern).of(read_params(pattern, query.params))
     shown = {"TableName": checked.mapping.table.name, **request.sent[0]} if request.sent else {}
     return PatternView(
         name=pattern.name,

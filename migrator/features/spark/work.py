@@ -43,9 +43,9 @@ from migrator.stages.process import least_connections, scope_of_run, with_connec
 from migrator.stages.session.session import JobSession
 
 JAVA = 17
+"""The oldest that Spark 3.5 and 4 both run on. Source: their documentation, "Overview"."""
 SUBMIT = "submit"
 """The master of a session that spark-submit or a notebook has started."""
-"""The oldest that Spark 3.5 and 4 both run on. Source: their documentation, "Overview"."""
 SKEW_S = 10.0
 """Leases last 30 s, and AWS refuses a signature with a time five minutes off."""
 _LOOK_S = 0.1

@@ -220,7 +220,6 @@ class CallReads(Summed, frozen=True):
 
 class WaitingReads:
     def __init__(self, mapping: MappingModel) -> None:
-        self._mapping = mapping
         self._table = mapping.table
         self._gets: dict[ItemKey, list[_Get]] = {}
         self._queries: dict[str, dict[tuple[Any, ...], list[_Query]]] = {}

@@ -160,16 +160,8 @@ CONDITIONS: dict[Operator, str] = {
 }
 
 
-def request_for(mapping: Mapping, pattern: Pattern, params: Dict[str, Any]) -> Request:
-    """See params.read_params; a caller with many requests keeps a `Requests`.
-
-    Raises: SettingsError if a key parameter is not set or does not fit.
-    """
-    return Requests(mapping, pattern).of(params)
-
-
 class Requests:
-    """Requests of one pattern, compiled once. Thread-safe."""
+    """Requests of one pattern, compiled once; see params.read_params. Thread-safe."""
 
     def __init__(self, mapping: Mapping, pattern: Pattern) -> None:
         self.pattern = pattern

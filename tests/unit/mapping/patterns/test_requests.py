@@ -15,7 +15,7 @@ from migrator.mapping.model.results import Nearby
 from migrator.mapping.model.table import Item, Value
 from migrator.mapping.patterns.answers import answer_of, nearest
 from migrator.mapping.patterns.params import read_params
-from migrator.mapping.patterns.requests import Requests, request_for
+from migrator.mapping.patterns.requests import Requests
 from migrator.runtime.errors import SettingsError
 from tests import pins
 from tests.golden import heart
@@ -233,7 +233,7 @@ def bare(pattern: str, **params: str) -> tuple[dict[str, Any], ...]:
     """What is asked of items whose keys are texts of their rows alone."""
     checked = heart.check(BARE % textwrap.indent(pattern, "    "), BARE_FACTS, BARE_HEAD)
     made = checked.mapping.patterns["p"]
-    return request_for(checked.mapping, made, read_params(made, params)).sent
+    return Requests(checked.mapping, made).of(read_params(made, params)).sent
 
 
 KEYED = 'params: {t: text, s: text}\nget: {key: ["{t}", "{s}"]}'
@@ -407,7 +407,7 @@ def pattern(mapping: Mapping, name: str) -> Pattern:
 
 def test_a_range_with_its_optional_bound_unset(mapping: Mapping) -> None:
     params = read_params(pattern(mapping, "recent"), {"user_id": "42"})
-    request = request_for(mapping, pattern(mapping, "recent"), params)
+    request = Requests(mapping, pattern(mapping, "recent")).of(params)
     assert request.limit is None
     assert request.sent == (
         {
@@ -421,7 +421,7 @@ def test_a_range_with_its_optional_bound_unset(mapping: Mapping) -> None:
 
 def test_a_sort_condition_with_an_unset_parameter_is_left_out(mapping: Mapping) -> None:
     params = read_params(pattern(mapping, "by_status"), {"status": "open"})
-    (query,) = request_for(mapping, pattern(mapping, "by_status"), params).sent
+    (query,) = Requests(mapping, pattern(mapping, "by_status")).of(params).sent
     assert query["KeyConditionExpression"] == "#p0 = :p0"
     assert query["IndexName"] == "GSI1"
 
@@ -430,7 +430,7 @@ def test_parameters_are_of_their_types(mapping: Mapping) -> None:
     given = {"user_id": "42", "since": "2021-01-02T03:04:05", "n": "5"}
     params = read_params(pattern(mapping, "recent"), given)
     assert params == {"user_id": 42, "since": datetime(2021, 1, 2, 3, 4, 5), "n": 5}
-    request = request_for(mapping, pattern(mapping, "recent"), params)
+    request = Requests(mapping, pattern(mapping, "recent")).of(params)
     assert request.limit == 5
     assert request.sent[0]["ExpressionAttributeValues"][":s0"] == "ORDER#2021-01-02T03:04:05"
 
@@ -448,7 +448,7 @@ def test_every_wrong_parameter_is_named_at_once(mapping: Mapping) -> None:
 def test_a_limit_must_be_above_0(mapping: Mapping) -> None:
     params = read_params(pattern(mapping, "recent"), {"user_id": "1", "n": "0"})
     with pins.refused(SettingsError):
-        request_for(mapping, pattern(mapping, "recent"), params)
+        Requests(mapping, pattern(mapping, "recent")).of(params)
 
 
 def test_an_answer_has_its_parts_by_type(mapping: Mapping) -> None:
@@ -568,7 +568,7 @@ def test_cached_requests_equal_new_ones(mapping: Mapping) -> None:
     ):
         params = read_params(found, given)
         kept.refuse_unfit(params)
-        assert kept.of(params) == request_for(mapping, found, params)
+        assert kept.of(params) == Requests(mapping, found).of(params)
 
 
 def test_unfit_parameters_are_refused_without_building_a_request(mapping: Mapping) -> None:

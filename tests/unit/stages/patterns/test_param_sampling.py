@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from migrator.mapping.model.facts import Alike, Kind, SchemaFacts
-from migrator.mapping.patterns.requests import request_for
+from migrator.mapping.patterns.requests import Requests
 from migrator.runtime.values import replace
 from migrator.stages.patterns.param_sampling import (
     PLACES,
@@ -170,7 +170,7 @@ def test_a_distance_is_one_that_the_cells_cover() -> None:
     found = drawn(NEAR)
     assert len(found.draws) == 100
     for one in found.draws:
-        assert request_for(made.mapping, made.mapping.patterns["p"], one.values).near is not None
+        assert Requests(made.mapping, made.mapping.patterns["p"]).of(one.values).near is not None
 
 
 def test_a_range_is_not_longer_than_a_question_may_be() -> None:
