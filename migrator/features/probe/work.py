@@ -246,16 +246,15 @@ def _most_in_a_transaction(probe: Probe) -> str:
 def _insert(probe: Probe) -> str:
     there, free = probe.key(), probe.key()
     probe.put(there)
-    statements = [
-        {
-            "Statement": f"INSERT INTO \"{probe.table}\" VALUE {{'pk': ?, 'sk': ?}}",
-            "Parameters": [key["pk"], key["sk"]],
-        }
-        for key in (there, free)
-    ]
-    answers = probe.call("batch_execute_statement", Statements=statements)["Responses"]
-    codes = [answer.get("Error", {}).get("Code", "inserted") for answer in answers]
+    codes = _inserted(probe, there, free)
     return ", ".join(codes) if probe.is_there(free) else "not inserted"
+
+
+def _inserted(probe: Probe, *keys: Mapping[str, Any], client: Any = None) -> list[str]:
+    text = f"INSERT INTO \"{probe.table}\" VALUE {{'pk': ?, 'sk': ?}}"
+    statements = [{"Statement": text, "Parameters": [key["pk"], key["sk"]]} for key in keys]
+    answers = probe.call("batch_execute_statement", client, Statements=statements)["Responses"]
+    return [str(answer.get("Error", {}).get("Code", "inserted")) for answer in answers]
 
 
 # ── reading ──
@@ -532,13 +531,8 @@ def _rights(probe: Probe) -> str:
 def _insert_alone(probe: Probe) -> str:
     _need_policies(probe)
     client = _acting(probe, _policy(probe, "probe", "PartiQLInsert"))
-    key = probe.key()
-    statement = {
-        "Statement": f"INSERT INTO \"{probe.table}\" VALUE {{'pk': ?, 'sk': ?}}",
-        "Parameters": [key["pk"], key["sk"]],
-    }
-    (answer,) = probe.call("batch_execute_statement", client, Statements=[statement])["Responses"]
-    return str(answer.get("Error", {}).get("Code", "inserted"))
+    (code,) = _inserted(probe, probe.key(), client=client)
+    return code
 
 
 ASSUMPTIONS = (
