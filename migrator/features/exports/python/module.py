@@ -177,15 +177,15 @@ class RowCode:
 
     @cached_property
     def of_arguments(self) -> PythonCode:
-        return PythonCode(
-            {value.path: self._given(value, "") for value in self.row.values}, self.model.around
-        )
+        return self._code("")
 
     @cached_property
     def of_row(self) -> PythonCode:
-        return PythonCode(
-            {value.path: self._given(value, "row.") for value in self.row.values}, self.model.around
-        )
+        return self._code("row.")
+
+    def _code(self, prefix: str) -> PythonCode:
+        values = {value.path: self._given(value, prefix) for value in self.row.values}
+        return PythonCode(values, self.model.around)
 
     def _given(self, value: RowValue, prefix: str) -> NamedValue:
         _, fields = self.children.get(value.path, ("", {}))
