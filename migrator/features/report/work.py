@@ -70,18 +70,11 @@ KIND_WORDS: Mapping[str, str] = {
     "apart": "items too many for one transaction",
 }
 SIDE_WORDS: Mapping[Side, str] = {"table": "DynamoDB", "sql": "SQL"}
-_FINDER_WORDS: Mapping[Found, str] = {
-    "verify": "verify",
-    "backfill": "backfill",
-    "relay": "relay",
-    "service": "services",
-    "replay": "replay",
-}
 _STANDING = {"clean": "clean", "different": "not clean", "unproven": "not proven"}
 
 
 def finder_words(finders: Sequence[Found]) -> str:
-    return ", ".join(_FINDER_WORDS[finder] for finder in finders)
+    return ", ".join("services" if finder == "service" else finder for finder in finders)
 
 
 def rows_words(group: Group) -> str:
@@ -105,10 +98,6 @@ def history_words(group: Group) -> str:
         if group.is_history
         else ""
     )
-
-
-def standing_word(model: ReportModel) -> str:
-    return _STANDING[model.verdict.standing]
 
 
 def _marks_words(lag: LagReport) -> str:
@@ -203,7 +192,7 @@ def print_report(console: Console, model: ReportModel) -> None:
     _say(console, f"next, to {model.verdict.purpose}: {model.verdict.command}")
     console.print(
         Text(
-            f"{standing_word(model)}: {plain(model.verdict.title)}",
+            f"{_STANDING[model.verdict.standing]}: {plain(model.verdict.title)}",
             f"bold {_COLOURS[model.verdict.standing]}",
         )
     )
