@@ -79,7 +79,7 @@ def backfill(session: JobSession, as_json: bool, whole_keys: bool, **values: obj
     port = cast("int | None", values.pop("metrics_port"))
     flags = BackfillFlags(**values)  # type: ignore[arg-type]
     _refuse_unfit(flags)
-    read = _tuned(session.job, flags)
+    read = session.job.limited(flags.max_write_units)
     address = address_of(read.tuning.metrics_host, port)
     if flags.join or flags.part:
         return _join(session, read, flags, address)
@@ -179,12 +179,6 @@ def _join(session: JobSession, job: Job, flags: BackfillFlags, address: tuple[st
     joining = Joining(job, who, connections, workers, flags.work, address=address)
     with failure_kept("backfill", session):
         return join(session, joining, has_parent=bool(flags.part))
-
-
-def _tuned(job: Job, flags: BackfillFlags) -> Job:
-    if flags.max_write_units is None:
-        return job
-    return replace(job, tuning=job.tuning.model_copy(update={"max_write_units": flags.max_write_units}))
 
 
 def _explain(session: JobSession, entities: list[CompiledEntity]) -> None:

@@ -33,7 +33,7 @@ from migrator.mapping.model.results import Answer, Example, PartAnswer, PatternR
 from migrator.mapping.patterns.params import read_params
 from migrator.runtime import logs
 from migrator.runtime.errors import DIFFERENT, Interrupted, SettingsError, amount
-from migrator.runtime.values import picked, replace
+from migrator.runtime.values import picked
 from migrator.settings.job import Job
 from migrator.stages.live.daemon import RelayLag
 from migrator.stages.patterns.question import ask
@@ -441,9 +441,7 @@ def _chosen(mapping: mappings.Mapping, names: tuple[str, ...]) -> list[Pattern]:
 
 def _tuned(job: Job, workers: int) -> Job:
     """The job with less patience, and a connection for each concurrent request of a question."""
-    patience_s = min(job.tuning.give_up_after_s, _PATIENCE_S)
-    less = {"give_up_after_s": patience_s, "workers": workers * AT_ONCE}
-    return replace(job, tuning=job.tuning.model_copy(update=less))
+    return job.with_patience(_PATIENCE_S).tuned(workers=workers * AT_ONCE)
 
 
 def replay_progress() -> SampleBars | SampleLines:

@@ -197,14 +197,10 @@ def _stopped(session: JobSession, run: Run, asked: _VerifyRequest) -> str:
 
 
 def _read_by(job: Job, source_url: str | None) -> Job:
-    """The job with its rows read from another URL, under the same limits, never from its own replica."""
-    if not source_url:
-        return job
     try:
-        url = place(source_url)
+        return job.read_from(place(source_url)) if source_url else job
     except ValueError as error:
         raise SettingsError(f"--source: {error}") from None
-    return replace(job, source=job.source.model_copy(update={"url": url, "command": (), "read_url": ""}))
 
 
 def begun_run(

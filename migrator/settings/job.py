@@ -458,6 +458,20 @@ class Job:
     def pools_apart(self) -> int:
         return 2 if self.journal == IN_SOURCE else 1
 
+    def tuned(self, **changes: object) -> Job:
+        return replace(self, tuning=self.tuning.model_copy(update=changes))
+
+    def limited(self, max_write_units: int | None) -> Job:
+        return self if max_write_units is None else self.tuned(max_write_units=max_write_units)
+
+    def with_patience(self, most_s: float) -> Job:
+        return self.tuned(give_up_after_s=min(self.tuning.give_up_after_s, most_s))
+
+    def read_from(self, url: str) -> Job:
+        """The job with its rows read from another URL, under the same limits, never from its own replica."""
+        read = {"url": url, "command": (), "read_url": ""}
+        return replace(self, source=self.source.model_copy(update=read))
+
     def with_sessions(self, sessions: int | None) -> Job:
         """The same job with a connection for marks and tickets for each of so many sessions that may commit concurrently.
 
@@ -465,8 +479,8 @@ class Job:
         """
         if sessions is None:
             return self
-        tuning = self.tuning.model_copy(update={"workers": max(sessions, self.tuning.workers)})
-        return replace(self, tuning=tuning, source=self.source.model_copy(update={"max_connections": None}))
+        tuned = self.tuned(workers=max(sessions, self.tuning.workers))
+        return replace(tuned, source=self.source.model_copy(update={"max_connections": None}))
 
 
 class Writes(Settings):

@@ -51,7 +51,7 @@ from migrator.mapping.patterns.diff import differences
 from migrator.mapping.patterns.param_sources import AskedKey, stored_keys
 from migrator.mapping.patterns.param_sources import shown as key_forms
 from migrator.runtime.errors import CLEAN, DIFFERENT, RowError, SettingsError
-from migrator.runtime.values import asdict, replace
+from migrator.runtime.values import asdict
 from migrator.settings.job import Job
 from migrator.settings.transforms import sound_mapping
 from migrator.stages.design.shown import Showing, clipped
@@ -520,9 +520,7 @@ def open_sides(
     job: Job, command: str, stop: Event, *, whole_keys: bool, whole_values: bool
 ) -> Iterator[Sides]:
     """`stop`: ends the wait for a side. Raises: TargetError if the table is missing or another one."""
-    patience_s = min(job.tuning.give_up_after_s, _PATIENCE_S)
-    patient = replace(job, tuning=job.tuning.model_copy(update={"give_up_after_s": patience_s}))
-    with JobSession(patient, command, workers=1, stop=stop) as session:
+    with JobSession(job.with_patience(_PATIENCE_S), command, workers=1, stop=stop) as session:
         _ = session.checked, session.table_id
         yield Sides(session, whole_keys, whole_values)
 

@@ -42,7 +42,7 @@ from migrator.mapping.model.report import (
     WorkSpan,
 )
 from migrator.runtime.errors import Interrupted, MappingError, MigratorError, SettingsError, amount, verb
-from migrator.runtime.values import asdict, replace
+from migrator.runtime.values import asdict
 from migrator.settings.transforms import USUAL_REGION, load_transforms, price_of, sound_mapping
 from migrator.stages.cutover.evidence import answers_needed
 from migrator.stages.design.capacity import NEW_TABLE_UNITS, CapacityContext, capacity_of
@@ -515,9 +515,7 @@ def _sides(stack: ExitStack, session: JobSession, options: ReportOptions) -> Rep
 
     Raises: MappingError, SettingsError if the job or the mapping is invalid.
     """
-    job = session.job
-    patience_s = min(job.tuning.give_up_after_s, _PATIENCE_S)
-    job = replace(job, tuning=job.tuning.model_copy(update={"give_up_after_s": patience_s}))
+    job = session.job.with_patience(_PATIENCE_S)
     parsed = load_transforms(sound_mapping(job.mapping))[0]
     table = design_for(job, parsed.mapping.table)
     notes: list[str] = []

@@ -452,9 +452,7 @@ def migrate_mapping(session: JobSession, dry_run: bool, as_json: bool, **values:
         lease = session.lease()
         if not dry_run:
             stack.enter_context(lease)
-        if flags.max_write_units is not None:
-            limited = {"max_write_units": flags.max_write_units}
-            job = replace(job, tuning=job.tuning.model_copy(update=limited))
+        job = job.limited(flags.max_write_units)
         changes = session.changes
         file = stack.enter_context(session.another(_COMMAND, job=job))
         way = _way(file, flags)

@@ -103,14 +103,8 @@ class TaskInput(RunWork):
         return self.text.path, self.run, self.who
 
     def job(self) -> Job:
-        job = self.text.opened()
-        if self.max_write_units is not None:
-            tuning = job.tuning.model_copy(update={"max_write_units": self.max_write_units})
-            job = replace(job, tuning=tuning)
-        if self.source_url:
-            read = {"url": place(self.source_url), "command": (), "read_url": ""}
-            job = replace(job, source=job.source.model_copy(update=read))
-        return job
+        job = self.text.opened().limited(self.max_write_units)
+        return job.read_from(place(self.source_url)) if self.source_url else job
 
 
 class SliceOutcome(Struct, frozen=True):
