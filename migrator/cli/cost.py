@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from decimal import Decimal
 
@@ -96,10 +95,8 @@ def need_allowed(job: Job, bill: Bill, max_cost: Decimal | None, *, yes: bool) -
         raise SettingsError(f"{what}; raise it, or move fewer entities or rows at once")
     if asks is None or bill.cost <= Decimal(str(asks)):
         return
-    if not sys.stdin.isatty():
-        what = f"{bill.what} would cost about {usd(bill.cost)}, more than tuning.confirm_above"
-        raise SettingsError(f"{what}: no terminal to ask on; pass --yes")
-    need_yes(f"{bill.what.capitalize()} will cost about {usd(bill.cost)}. Start?")
+    unasked = f"{bill.what} would cost about {usd(bill.cost)}, more than tuning.confirm_above"
+    need_yes(f"{bill.what.capitalize()} will cost about {usd(bill.cost)}. Start?", unasked)
 
 
 def write_limit(job: Job) -> tuple[float, str]:

@@ -68,8 +68,14 @@ def say(line: str) -> None:
     console_on(sys.stderr).print(Text(line), soft_wrap=True)
 
 
-def need_yes(question: str) -> None:
-    """Ask for confirmation on the terminal, not on standard output. Raises: RefusedError, Interrupted."""
+def need_yes(question: str, unasked: str = "") -> None:
+    """Ask for confirmation on the terminal, not on standard output.
+
+    `unasked`: why it is needed, for the refusal without a terminal.
+    Raises: RefusedError, Interrupted; SettingsError without a terminal, if `unasked` is given.
+    """
+    if unasked and not sys.stdin.isatty():
+        raise SettingsError(f"{unasked}: no terminal to ask on; pass --yes")
     _asking.set()
     try:
         is_confirmed = click.confirm(question, err=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -92,10 +91,8 @@ class MoveOptions(Struct, frozen=True):
 
         Raises: RefusedError if not confirmed; SettingsError without a terminal.
         """
-        if not sys.stdin.isatty():
-            raise SettingsError(f"from complete {self._way_back}: no terminal to ask on; pass --yes")
-        what = f"{judged.pattern}: from complete {self._way_back}, and SQL may no longer be written. Go on?"
-        cli.need_yes(what)
+        what = f"from complete {self._way_back}"
+        cli.need_yes(f"{judged.pattern}: {what}, and SQL may no longer be written. Go on?", what)
 
     @property
     def _way_back(self) -> str:

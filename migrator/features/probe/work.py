@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 import secrets
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -593,9 +592,7 @@ def probe(job: Path, *, bucket: str | None, yes: bool, as_json: bool) -> int:
     place = _place(bucket) if bucket is not None else None
     say(_COSTS + (_IMPORTS if place else ""))
     if read.target.endpoint is None and not yes:
-        if not sys.stdin.isatty():
-            raise SettingsError("the probe makes a table on AWS: no terminal to ask on; pass --yes")
-        need_yes("make this table?")
+        need_yes("make this table?", "the probe makes a table on AWS")
     client, streams = client_of(read, "dynamodb"), client_of(read, "dynamodbstreams")
     with stop_on_signals() as stop, own_words(client, "migrator-probe-…"), _table(client, stop) as name:
         probing = Probe(client, streams, name, lambda wait_s: _wait(stop, wait_s))

@@ -121,15 +121,12 @@ def _suspected(session: JobSession) -> str:
         refuse_strange(session, older=True, warns=True, begins=False)
         with session.another("recover", workers=1, live_patience=ONCE) as reading:
             adoption_wiring.try_tickets(reading)
-    except AnotherJournalError as error:
+    except (AnotherJournalError, OlderError) as error:
         say(str(error))
         return "journal-lost"
     except AnotherJobError as error:
         say(str(error))
         return "renamed"
-    except OlderError as error:
-        say(str(error))
-        return "journal-lost"
     except RestoredError as error:
         say(str(error))
         return "source-restored"
