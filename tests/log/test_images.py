@@ -67,6 +67,8 @@ OF_POSTGRESQL = {
     "q": ("short", "'yes'"),
     "r": ("bit(3)", "'101'"),
     "s": ("varchar", "NULL"),
+    "t": ("money", "-1234567.50"),
+    "u": ("price", "0.05"),
 }
 
 
@@ -77,12 +79,14 @@ def test_images_are_those_that_triggers_write(shop: SlotShop) -> None:
     shop.sql(
         "CREATE TYPE mood AS ENUM ('so la la')",
         "CREATE DOMAIN short AS varchar(3)",
+        "CREATE DOMAIN price AS money",
         f"CREATE TABLE odd (id integer PRIMARY KEY, {declared})",
         "ALTER TABLE odd REPLICA IDENTITY FULL",
     )
     settings = (
         *("SET DateStyle = 'German'", "SET TimeZone = 'Asia/Tokyo'", "SET IntervalStyle = 'sql_standard'"),
         *("SET bytea_output = 'escape'", "SET extra_float_digits = 0"),
+        "SET lc_monetary = 'C.UTF-8'",
     )
     insert = f"INSERT INTO odd VALUES (1, {', '.join(value for _, value in OF_POSTGRESQL.values())})"
     changes = (insert, "UPDATE odd SET id = 2", "DELETE FROM odd")

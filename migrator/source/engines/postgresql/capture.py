@@ -277,8 +277,10 @@ def _decode(connection: Connection, domains: dict[int, int]) -> Decode:
     driver: Any = connection.connection.driver_connection
 
     def decode(word: str, text: str) -> Any:
-        loads = Transformer(driver)
-        loads.set_loader_types([_base_type(connection, int(word), domains)], Format.TEXT)
+        loads, type_ = Transformer(driver), _base_type(connection, int(word), domains)
+        if type_ == _MONEY:
+            type_, text = _NUMERIC, re.sub("[$,]", "", text)
+        loads.set_loader_types([type_], Format.TEXT)
         try:
             return loads.load_sequence([text.encode(errors="surrogateescape")])[0]
         except psycopg.DataError:
@@ -287,6 +289,8 @@ def _decode(connection: Connection, domains: dict[int, int]) -> Decode:
     return decode
 
 
+_MONEY, _NUMERIC = 790, 1700
+"""A log has money as the locale C writes it; a trigger casts it. Source: PostgreSQL, src/include/catalog/pg_type.dat."""
 _LAST = 2**32 - 1
 _FIRST_OF_USERS = 16_384
 """Below are PostgreSQL's own types. Source: PostgreSQL, src/include/access/transam.h, FirstNormalObjectId."""
