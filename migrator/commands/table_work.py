@@ -6,7 +6,7 @@ import json
 import platform
 import sys
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from importlib.metadata import version
 from importlib.util import find_spec
@@ -301,7 +301,6 @@ def refuse_readers(
     instances: Sequence[Instance],
     phases: Mapping[str, PatternPhase],
     patterns: Mapping[str, Pattern],
-    label: Callable[[Instance], str],
 ) -> None:
     """Raises: SettingsError with each known user of the indexes, and what to do about it.
 
@@ -311,7 +310,7 @@ def refuse_readers(
     reasons = [
         *_older_file(revision, newest),
         *_patterns(phases, patterns, names),
-        *_services(revision, instances, label),
+        *_services(revision, instances),
     ]
     if reasons:
         indexes = f"index {', '.join(names)}"
@@ -340,12 +339,12 @@ def _patterns(
             yield f"pattern {name} is in phase {phase.state.phase} and uses index {patterns[name].index}"
 
 
-def _services(
-    revision: str, instances: Sequence[Instance], label: Callable[[Instance], str]
-) -> Iterator[str]:
+def _services(revision: str, instances: Sequence[Instance]) -> Iterator[str]:
     for instance in instances:
         if instance.reads and instance.revision != revision:
-            what = f"{label(instance)} reads by mapping {instance.revision}, whose patterns may use it"
+            what = (
+                f"{instance_label(instance)} reads by mapping {instance.revision}, whose patterns may use it"
+            )
             yield f"{what}; restart it with this file; one that timed out without deregistering counts for a day"
 
 
@@ -406,7 +405,6 @@ def refuse_asked(session: JobSession, mapping: MappingModel, revision: str, name
         session.service_registry().known,
         session.phases.all(),
         mapping.patterns,
-        instance_label,
     )
 
 

@@ -40,7 +40,7 @@ def refused(
     phases: dict[str, PatternPhase] | None = None,
 ) -> str:
     try:
-        refuse_readers(["GSI1"], OWN, newest, instances, phases or {}, PATTERNS, lambda one: one.service)
+        refuse_readers(["GSI1"], OWN, newest, instances, phases or {}, PATTERNS)
     except SettingsError as error:
         return str(error)
     return ""
