@@ -334,8 +334,10 @@ JobPath = click.Path(path_type=Path, dir_okay=True)
 job_argument = click.argument("job", type=JobPath, metavar="JOB", shell_complete=names.jobs)
 json_option = flag("--json", "Print the result as JSON.", "as_json")
 keys_option = flag("--show-keys", "Print keys whole, also the parts that may name a person.", "whole_keys")
-
-
+force_option = flag(
+    "--force",
+    "Run even if every pattern is complete, or if the answers of a pattern that DynamoDB serves would change.",
+)
 entity_option = option(
     "--entity", "Only this entity; may be repeated.", "entities", multiple=True, shell_complete=names.entities
 )

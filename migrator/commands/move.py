@@ -28,10 +28,7 @@ from migrator.commands.cutover import own_name
 )
 @cli.option("--max-cost USD", "Do not start if writing would cost more than this.", type=cli.MONEY)
 @cli.flag("--yes", "Skip the question about the cost (tuning.confirm_above).")
-@cli.flag(
-    "--force",
-    "Run even if every pattern is complete, or if the answers of a pattern that DynamoDB serves would change.",
-)
+@cli.force_option
 @cli.metrics_option
 @cli.keys_option
 @cli.json_option

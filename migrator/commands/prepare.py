@@ -256,10 +256,7 @@ def uninstall() -> cli.Work:
 @cli.part_option
 @cli.flag("--dry-run", "Count the pending changes, write nothing.")
 @cli.flag("--discard-marks", "Delete the changes that cannot be applied; verify --repair finds their rows.")
-@cli.flag(
-    "--force",
-    "Run even if every pattern is complete, or if the answers of a pattern that DynamoDB serves would change.",
-)
+@cli.force_option
 @cli.metrics_option
 @cli.json_option
 def relay() -> cli.Work:
