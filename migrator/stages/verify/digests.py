@@ -12,7 +12,7 @@ import re
 from array import array
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import cached_property, partial
@@ -282,10 +282,16 @@ _NONE: dict[str, Any] = {}
 
 @dataclass(frozen=True)
 class DigestScan(TableScan):
-    """Scan of items in DynamoDB JSON. Traces only those that `digests` does not match."""
+    """Scan of items in DynamoDB JSON. Traces only those that `digests` does not match.
+
+    `totals`: of each segment that was looked at.
+    `is_shared`: the run's other processes have the same digests, and receive the matches.
+    """
 
     store: ItemStore = field(kw_only=True)
     digests: Digests = field(kw_only=True)
+    is_shared: bool = field(default=False, kw_only=True)
+    totals: dict[int, ScanTotals] = field(default_factory=dict, init=False)
 
     def look(self, number: int, into: Digests) -> ScanTotals:
         """Add one segment's digests and return its totals, without tracing. Ends early if there are too many."""
@@ -299,6 +305,39 @@ class DigestScan(TableScan):
             if into.count() > DIGESTS_AT_MOST:
                 break
         return totals
+
+    def ready(self) -> DigestScan | None:
+        """The scan once all segments were looked at, for rows to be compared; None if there are too many items."""
+        if self.digests.count() > DIGESTS_AT_MOST:
+            return None
+        self.digests.sort()
+        _ = self.encoders  # before threads ask for them
+        return self
+
+    @cached_property
+    def encoders(self) -> dict[str, TextEncoder]:
+        """By entity, if it has one."""
+        made = {
+            name: compile_texts(entity, self.source.raw_places(entity.plan), self._orders(name))
+            for name, entity in self.entities.items()
+        }
+        return {name: encoder for name, encoder in made.items() if encoder}
+
+    def has(self, item: Item, places: Places) -> bool:
+        """Whether a stored item equals this one, and is now matched."""
+        try:
+            digest = self.digest(encode_item(item))
+        except (RowError, TypeError):
+            return False  # the comparison by attributes reports the fault
+        return not self.digests.match_all([digest], places)
+
+    def match_others(self) -> None:
+        """Match what the run's other processes have matched."""
+        for name in self.entities if self.is_shared else ():
+            for _, data in self.journal.page_parts(self.run, name):
+                places = array("I")
+                places.frombytes(data)
+                self.digests.match_places(places)
 
     def _seen_page(self, texts: list[bytes], whole: bytes) -> list[Any]:
         page = self._page_of(texts, whole)
@@ -453,8 +492,8 @@ class DigestScan(TableScan):
             one.orders = {tuple(where): tuple(order) for where, order in orders}
             one.is_learned = True
 
-    def orders(self, entity: CompiledEntity) -> Orders:
-        own = (canonical.orders for (name, _), canonical in self._canonical.items() if name == entity.name)
+    def _orders(self, entity: str) -> Orders:
+        own = (canonical.orders for (name, _), canonical in self._canonical.items() if name == entity)
         return {where: order for orders in own for where, order in orders.items()}
 
     @cached_property
@@ -484,26 +523,6 @@ def _begin_of_number(name: str) -> bytes:
 
 
 # ── Rows ──
-
-
-class StoredDigests(Struct, frozen=True):
-    """`encoders`: by entity, if it has one.
-    `is_shared`: the run's other processes have the same digests, and receive the matches.
-    """
-
-    scan: DigestScan
-    totals: Mapping[int, ScanTotals]
-    encoders: Mapping[str, TextEncoder]
-    is_shared: bool = False
-
-    def has(self, item: Item, places: Places) -> bool:
-        """Whether a stored item equals this one, and is now matched."""
-        try:
-            digest = self.scan.digest(encode_item(item))
-        except (RowError, TypeError):
-            return False  # the comparison by attributes reports the fault
-        return not self.scan.digests.match_all([digest], places)
-
 
 _ROWS_A_CHECK = 256
 """One in so many rows is also made by items_for(): a fault of the native executor would be the same on both sides."""

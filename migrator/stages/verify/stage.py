@@ -18,7 +18,6 @@ import orjson
 from msgspec import Struct
 
 from migrator.journal.runs import SqlJournal
-from migrator.mapping.items.encoder import TextEncoder, compile_texts
 from migrator.mapping.items.items import CompiledEntity, Projection, project
 from migrator.mapping.model.edges import ItemStore, ObjectStore, Rows
 from migrator.mapping.model.facts import EntityPlan
@@ -41,7 +40,6 @@ from migrator.runtime.errors import SettingsError, SourceError
 from migrator.runtime.logs import get_logger
 from migrator.runtime.retry import nap
 from migrator.stages.backfill.stage import OthersWork, ms_since, pages_of, plan_pages
-from migrator.stages.backfill.write import encoders_of
 from migrator.stages.core.ownership import checked_rows
 from migrator.stages.core.parallel import OpenPages, PageCall, PageClaims, RunPages, TableWalk, Worked
 from migrator.stages.verify.digests import (
@@ -49,7 +47,6 @@ from migrator.stages.verify.digests import (
     Digests,
     DigestScan,
     Places,
-    StoredDigests,
     match_rows,
 )
 from migrator.stages.verify.page_check import compare_item, missing_objects
@@ -63,21 +60,6 @@ from migrator.stages.verify.scan import (
 )
 
 # ── One scan of the table by several processes of a verify ──
-
-
-def look_of(
-    source: Rows, scan: DigestScan, totals: dict[int, ScanTotals], *, is_shared: bool
-) -> StoredDigests | None:
-    """The scanned digests, ready to be compared; None if too many."""
-    if scan.digests.count() > DIGESTS_AT_MOST:
-        return None
-    scan.digests.sort()
-
-    def compiled(entity: CompiledEntity, offered: frozenset[int]) -> TextEncoder | None:
-        return compile_texts(entity, offered, scan.orders(entity))
-
-    encoders = encoders_of(source, scan.entities.values(), compiled)
-    return StoredDigests(scan, totals, {n: encoder for n, encoder in encoders.items() if encoder}, is_shared)
 
 
 def agree(journal: SqlJournal, run: Run, scan: DigestScan) -> None:
@@ -98,18 +80,6 @@ def agreed(journal: SqlJournal, run: Run) -> tuple[Digests, list[object]] | None
             return Digests(bytes.fromhex(key)), orders
         break
     return None
-
-
-def match_others(
-    journal: SqlJournal, run: Run, look: StoredDigests | None, entities: Sequence[CompiledEntity]
-) -> None:
-    if look is None or not look.is_shared:
-        return
-    for entity in entities:
-        for _, data in journal.page_parts(run, entity.name):
-            places = array("I")
-            places.frombytes(data)
-            look.scan.digests.match_places(places)
 
 
 # ── The pages of a sample of an entity's rows, the same for the same seed ──
@@ -296,7 +266,7 @@ class Verify:
     is_shared: bool = False
     pages: OpenPages = PageClaims
     _others: OthersWork = field(default_factory=lambda: OthersWork())
-    _looks: dict[int, StoredDigests | None] = field(default_factory=dict)
+    _looks: dict[int, DigestScan | None] = field(default_factory=dict)
     _matched: set[int] = field(default_factory=set)
 
     def run(self, run: Run, entities: Sequence[CompiledEntity]) -> VerifyResult:
@@ -342,7 +312,7 @@ class Verify:
                 for entity in entities:
                     self._rows(run, entity, look, claims)
                 if TABLE in planned and not is_matched:
-                    match_others(self.journal, run, look, entities)
+                    _match_others(look)
                     is_matched = True
                 if is_matched:
                     self._segments(run, TABLE, self._trace(run, entities, look), claims)
@@ -365,7 +335,7 @@ class Verify:
             entity = next(entity for entity in entities if entity.name == name)
             return partial(self._page, run, entity, look)
         if run.id not in self._matched:
-            match_others(self.journal, run, look, entities)
+            _match_others(look)
             self._matched.add(run.id)
         return self._trace(run, entities, look)
 
@@ -390,7 +360,7 @@ class Verify:
 
     def _look(
         self, run: Run, entities: Sequence[CompiledEntity], counts: Mapping[str, int], claims: RunPages
-    ) -> tuple[StoredDigests | None, StoredRead]:
+    ) -> tuple[DigestScan | None, StoredRead]:
         """Digests of the stored items, None if each item is read by its key; and the planned way of reading."""
         items = sum(counts[entity.name] * len(entity.plan.entity.items) for entity in entities)
         is_planned = DIGESTS in self.journal.planned(run)
@@ -399,7 +369,7 @@ class Verify:
             if self.is_shared:
                 self.journal.plan_pages(run, DIGESTS, [])
             return None, _planned(StoredRead("keys", reason))
-        scan = self._digest_scan(run, entities, Digests())
+        scan = self._digest_scan(run, entities, Digests(), is_shared=False)
         stored = _planned(StoredRead("one scan"))
         self.progress.entity_started(TABLE, 0, items)
         if self.is_shared or is_planned:
@@ -410,12 +380,11 @@ class Verify:
         self.progress.entity_done(TABLE)
         return look, stored if look else _planned(StoredRead("keys", _TOO_MANY))
 
-    def _look_alone(self, scan: DigestScan) -> StoredDigests | None:
-        totals = {}
+    def _look_alone(self, scan: DigestScan) -> DigestScan | None:
         for number, seen in scan.walk.each(lambda number: (number, scan.look(number, scan.digests))):
-            totals[number] = seen
+            scan.totals[number] = seen
             self.progress.page_done(TABLE, number, Tally(rows=seen.items, items=seen.items), 0)
-        return look_of(self.source, scan, totals, is_shared=False)
+        return scan.ready()
 
     def _unfit(self, run: Run, items: int) -> str:
         if self.options.sample is not None:
@@ -427,7 +396,7 @@ class Verify:
 
     def _joined_look(
         self, run: Run, entities: Sequence[CompiledEntity], claims: RunPages, is_over: Callable[[], bool]
-    ) -> StoredDigests | None:
+    ) -> DigestScan | None:
         while not is_over():
             _, planned = self.journal.page_counts(run, DIGESTS)
             if DIGESTS in self.journal.planned(run) and not planned:
@@ -439,7 +408,7 @@ class Verify:
 
     def _look_together(
         self, run: Run, entities: Sequence[CompiledEntity], claims: RunPages, is_over: Callable[[], bool]
-    ) -> StoredDigests | None:
+    ) -> DigestScan | None:
         scan = self._agreed(run, entities)
         if scan is None:
             return None
@@ -454,7 +423,7 @@ class Verify:
         if found is None:
             return None
         digests, orders = found
-        scan = self._digest_scan(run, entities, digests)
+        scan = self._digest_scan(run, entities, digests, is_shared=True)
         scan.teach(orders)
         return scan
 
@@ -465,14 +434,13 @@ class Verify:
         parts = [orjson.dumps(totals.as_json()), *digests.pieces()]
         return self._segment_done(run, page, started, totals, parts)
 
-    def _loaded(self, run: Run, scan: DigestScan) -> StoredDigests | None:
-        totals = {}
+    def _loaded(self, run: Run, scan: DigestScan) -> DigestScan | None:
         for number, parts in groupby(self.journal.page_parts(run, DIGESTS), itemgetter(0)):
             if number > 0:
                 text, *pieces = (data for _, data in parts)
-                totals[number - 1] = ScanTotals.from_json(orjson.loads(text))
+                scan.totals[number - 1] = ScanTotals.from_json(orjson.loads(text))
                 scan.digests.add_pieces(pieces)
-        return look_of(self.source, scan, totals, is_shared=True)
+        return scan.ready()
 
     def _segment_done(
         self, run: Run, page: Page, started: float, totals: ScanTotals, parts: Sequence[bytes]
@@ -484,7 +452,7 @@ class Verify:
     # ── rows against items ──
 
     def _entity(
-        self, run: Run, entity: CompiledEntity, rows: int, look: StoredDigests | None, claims: RunPages
+        self, run: Run, entity: CompiledEntity, rows: int, look: DigestScan | None, claims: RunPages
     ) -> None:
         tally = self.journal.tally(run, entity.name)
         self.progress.entity_started(entity.name, tally.rows, rows)
@@ -493,7 +461,7 @@ class Verify:
             self._rest(run)
         self.progress.entity_done(entity.name)
 
-    def _rows(self, run: Run, entity: CompiledEntity, look: StoredDigests | None, claims: RunPages) -> bool:
+    def _rows(self, run: Run, entity: CompiledEntity, look: DigestScan | None, claims: RunPages) -> bool:
         work, workers = partial(self._page, run, entity, look), self.options.workers
         worked = claims.each(entity.name, work, workers, workers, lambda: self._rest(run))
         for page, tally, took_ms in worked:
@@ -503,7 +471,7 @@ class Verify:
                 self._others.look(self.journal, run, self.progress)
         return self._is_done(run, entity.name)
 
-    def _page(self, run: Run, entity: CompiledEntity, look: StoredDigests | None, page: Page) -> Worked:
+    def _page(self, run: Run, entity: CompiledEntity, look: DigestScan | None, page: Page) -> Worked:
         """Check a page of rows. Called by many threads at once.
 
         `look`: digests of the stored items; without it each item is read by its key.
@@ -519,7 +487,7 @@ class Verify:
         else:
             raw = self.source.read_raw(entity.plan, encoder.raw, page.after, page.upto)
             rows, now_s = len(raw.rows), self.clock()
-            matched = match_rows(encoder, raw, look.scan.digests, now_s, places)
+            matched = match_rows(encoder, raw, look.digests, now_s, places)
             refused, items, expired = matched.refused, matched.items, matched.expired
             differing = self._differing(entity, look, project(entity, matched.left, now_s), places)
         different = len({finding.item_key for finding in differing})
@@ -530,7 +498,7 @@ class Verify:
         return page, tally, ms_since(started)
 
     def _differing(
-        self, entity: CompiledEntity, look: StoredDigests | None, projected: Projection[Item], places: Places
+        self, entity: CompiledEntity, look: DigestScan | None, projected: Projection[Item], places: Places
     ) -> list[Finding]:
         expected = projected.items
         if look is not None:
@@ -544,10 +512,10 @@ class Verify:
     # ── items against rows ──
 
     def _table(
-        self, run: Run, entities: Sequence[CompiledEntity], look: StoredDigests | None, claims: RunPages
+        self, run: Run, entities: Sequence[CompiledEntity], look: DigestScan | None, claims: RunPages
     ) -> ScanTotals:
-        match_others(self.journal, run, look, entities)
-        if look is not None and look.scan.digests.are_all_matched():
+        _match_others(look)
+        if look is not None and look.digests.are_all_matched():
             for number, totals in look.totals.items():
                 self.journal.save_segment(run, number, SegmentState(None, True, totals.as_json()), [])
             return sum(look.totals.values(), ScanTotals())
@@ -560,16 +528,19 @@ class Verify:
         states = (self.journal.segment(run, number) for number in numbers)
         return sum((ScanTotals.from_json(state.tally) for state in states), ScanTotals())
 
-    def _trace(self, run: Run, entities: Sequence[CompiledEntity], look: StoredDigests | None) -> PageCall:
-        scan = TableScan(*self._scanned(run, entities)) if look is None else look.scan
+    def _trace(self, run: Run, entities: Sequence[CompiledEntity], look: DigestScan | None) -> PageCall:
+        scan = TableScan(*self._scanned(run, entities)) if look is None else look
         return partial(self._traced, run, scan)
 
     def _traced(self, run: Run, scan: TableScan, page: Page) -> Worked:
         started = time.monotonic()
         return self._segment_done(run, page, started, scan.segment(page.number - 1), ())
 
-    def _digest_scan(self, run: Run, entities: Sequence[CompiledEntity], digests: Digests) -> DigestScan:
-        return DigestScan(*self._scanned(run, entities), store=self.store, digests=digests)
+    def _digest_scan(
+        self, run: Run, entities: Sequence[CompiledEntity], digests: Digests, *, is_shared: bool
+    ) -> DigestScan:
+        edges = self._scanned(run, entities)
+        return DigestScan(*edges, store=self.store, digests=digests, is_shared=is_shared)
 
     def _scanned(self, run: Run, entities: Sequence[CompiledEntity]) -> _Scanned:
         segments, options = self._segments_of(run), self.options
@@ -602,3 +573,8 @@ class Verify:
 def _planned(stored: StoredRead) -> StoredRead:
     _log.debug("verify_planned", stored_items=stored.way, reason=stored.why)
     return stored
+
+
+def _match_others(look: DigestScan | None) -> None:
+    if look is not None:
+        look.match_others()
