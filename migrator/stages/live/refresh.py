@@ -200,15 +200,13 @@ class _Refreshing:
             ticket, {root: set(keys) for root, keys in root_keys.items()}, {root: {} for root in root_keys}
         )
         self._forget(root_keys.keys(), ticket)
+        stage = self.stage
         for name, keys in by_entity.items():
-            self.result.refused += self._read_entity(refresh_round, name, keys)
+            encoder = stage.entities[name].encoder
+            pages = stage.rows.read_raw_rows(encoder.entity.plan, encoder.raw, keys)
+            self.result.refused += refresh_round.read(encoder, pages, stage.clock(), stage.objects)
         self.result.roots += len(root_keys)
         return refresh_round
-
-    def _read_entity(self, refresh_round: Round, name: str, keys: Sequence[SourceKey]) -> list[Finding]:
-        stage, encoder = self.stage, self.stage.entities[name].encoder
-        pages = stage.rows.read_raw_rows(encoder.entity.plan, encoder.raw, keys)
-        return refresh_round.read(encoder, pages, stage.clock(), stage.objects)
 
     def _remember(self, refresh_round: Round) -> list[Root]:
         """Add the keys intended before; return the roots another writer has read later, which are not written."""
@@ -245,64 +243,49 @@ class _Refreshing:
     # ── result ──
 
     def _follow(self, refresh_round: Round, outcome: Outcome, again: dict[Root, set[ItemKey]]) -> None:
-        item, is_put = outcome.item, not outcome.item.is_tombstone
-        self._count(outcome, is_put)
-        if outcome.verdict in ("tombstoned_by_other", "rolled_back"):
+        item, result = outcome.item, self.result
+        if outcome.verdict == "stored":
+            result.buried += item.is_tombstone
+            result.stored += not item.is_tombstone
+        elif outcome.verdict == "newer":
+            result.newer += 1
+        elif outcome.verdict in ("tombstoned_by_other", "rolled_back"):
             again[item.root] |= set()
         elif outcome.verdict == "owned_by_other":
-            self._ask(refresh_round, (item.root, item.key), outcome.owner, again, is_put=is_put)
+            self._ask(refresh_round, outcome, again)
 
-    def _ask(
-        self,
-        refresh_round: Round,
-        request: tuple[Root, ItemKey],
-        owner_text: str,
-        again: dict[Root, set[ItemKey]],
-        *,
-        is_put: bool,
-    ) -> None:
+    def _ask(self, refresh_round: Round, outcome: Outcome, again: dict[Root, set[ItemKey]]) -> None:
         """Have the key's owner read again, then the root that wants it, unless that was just done."""
-        root, key = request
-        owner = self._root_of(owner_text)
-        self._part(refresh_round, request, owner, is_put=is_put)
-        if owner is None or self._is_answered(refresh_round, request, owner, is_put=is_put):
-            self.apart.add(request)
-            if is_put:
-                self.stage.memory.request_keys([KeyRequest(key, root)], refresh_round.ticket)
-                self.result.collisions.add(KeyRequest(key, root))
-            return
-        if is_put and request not in self.contested:
-            self.stage.memory.request_keys([KeyRequest(key, root)], refresh_round.ticket)
-            self.contested.add(request)
-        again[root] |= {key}
-        again[owner] |= {key}
-
-    def _is_answered(
-        self, refresh_round: Round, request: tuple[Root, ItemKey], owner: Root, *, is_put: bool
-    ) -> bool:
-        root, key = request
-        # Asked in a reading that began after the key request was written: a later change of the owner finds it.
-        if owner in refresh_round.had_keys and (not is_put or request in self.contested):
-            has_key = key in refresh_round.states.get(owner, {})
-            (self.answered.add if has_key else self.answered.discard)((root, key, is_put, owner))
-        return (root, key, is_put, owner) in self.answered
-
-    def _part(
-        self, refresh_round: Round, wanted: tuple[Root, ItemKey], owner: Root | None, *, is_put: bool
-    ) -> None:
-        """Keep keys out of transactions that would wait forever for each other, or for another row's key."""
-        key = wanted[1]
+        root, key, is_put = outcome.item.root, outcome.item.key, not outcome.item.is_tombstone
+        request, owner = (root, key), self._root_of(outcome.owner)
+        has_key = owner is not None and key in refresh_round.states.get(owner, {})
+        # Some keys stay out of transactions, which would wait forever for each other, or for another row's key.
         if not is_put:
             # No item of this root has the key, so no reader can see that its tombstone comes later.
-            self.apart.add(wanted)
-        elif (
-            owner is not None
-            and (owner, key) in refresh_round.rolled_back
-            and key not in refresh_round.states.get(owner, {})
-        ):
+            self.apart.add(request)
+        elif owner is not None and not has_key and (owner, key) in refresh_round.rolled_back:
             # The owner gives up the key, and its own transaction waits for a key, perhaps for one of this
             # root.
             self.apart.add((owner, key))
+        if (
+            owner is not None
+            and owner in refresh_round.had_keys
+            and (not is_put or request in self.contested)
+        ):
+            # Read after the key request was written: a later change of the owner finds it.
+            (self.answered.add if has_key else self.answered.discard)((root, key, is_put, owner))
+        is_settled = owner is None or (root, key, is_put, owner) in self.answered
+        if is_put and (is_settled or request not in self.contested):
+            self.stage.memory.request_keys([KeyRequest(key, root)], refresh_round.ticket)
+        if owner is None or is_settled:
+            self.apart.add(request)
+            if is_put:
+                self.result.collisions.add(KeyRequest(key, root))
+            return
+        if is_put:
+            self.contested.add(request)
+        again[root] |= {key}
+        again[owner] |= {key}
 
     def _ask_requesters(self, refresh_round: Round, again: dict[Root, set[ItemKey]]) -> None:
         """Read rows again that requested a key now given up; withdraw requests that are met or stale."""
@@ -356,13 +339,6 @@ class _Refreshing:
         except ValueError:
             return None
         return root if root[0] in self.stage.entities else None
-
-    def _count(self, outcome: Outcome, is_put: bool) -> None:
-        result = self.result
-        if outcome.verdict == "stored":
-            result.stored, result.buried = result.stored + is_put, result.buried + (not is_put)
-        elif outcome.verdict == "newer":
-            result.newer += 1
 
 
 def collision_findings(refreshed: Refreshed) -> list[Finding]:

@@ -114,11 +114,11 @@ class Purge(Struct, frozen=True):
         before_s = math.floor(min([now_s - self.lifetimes.ripe_s, *begun]))
         for page in pages:
             ripe = [item for item in page if _is_ripe(item, self.design, before_s)]
-            yield len(ripe) if self.dry_run or not ripe else self._remove(ripe)
-
-    def _remove(self, ripe: Sequence[Item]) -> int:
-        self.check()
-        return self.store.remove_tombstones(ripe)
+            if ripe and not self.dry_run:
+                self.check()
+                yield self.store.remove_tombstones(ripe)
+            else:
+                yield len(ripe)
 
 
 def _is_ripe(item: Item, design: TableDesign, before_s: float) -> bool:
