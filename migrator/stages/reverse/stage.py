@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import date, datetime, time
@@ -56,6 +56,15 @@ ITEM_ALONE = ""
 
 def waiting_no_more(tables: Collection[str], direct: Collection[str]) -> list[str]:
     return [*tables, *([] if direct else [ITEM_ALONE])]
+
+
+def keys_by_table(rows: Iterable[RowId]) -> dict[str, list[SourceKey]]:
+    """Without items alone."""
+    by_table: dict[str, list[SourceKey]] = defaultdict(list)
+    for table, key in rows:
+        if table != ITEM_ALONE:
+            by_table[table].append(key)
+    return by_table
 
 
 ItemsByRow = Callable[[str, Collection[SourceKey]], Mapping[SourceKey, Collection[Item]]]
@@ -354,13 +363,9 @@ class Reverse:
             return error
 
     def _made(self, rows: Collection[RowId]) -> dict[RowId, Collection[Item]]:
-        by_table: dict[str, list[SourceKey]] = defaultdict(list)
-        for table, key in rows:
-            if table != ITEM_ALONE:
-                by_table[table].append(key)
         return {
             (table, key): items
-            for table, of_table in by_table.items()
+            for table, of_table in keys_by_table(rows).items()
             for key, items in self.items_by_row(table, of_table).items()
             if key in of_table
         }

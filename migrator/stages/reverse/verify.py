@@ -37,6 +37,7 @@ from migrator.stages.reverse.stage import (
     WrittenTable,
     items_by_row,
     items_made,
+    keys_by_table,
     pages_of,
     parents_first,
     row_key,
@@ -259,13 +260,9 @@ class RowVerify:
     def _left_out(self, rows: Sequence[RowId]) -> set[RowId]:
         """Rows excluded by the entity's `where`, which no item may have."""
         own = {entity.plan.table.name for entity in self.entities}
-        by_table: dict[str, list[SourceKey]] = defaultdict(list)
-        for table, key in rows:
-            if table in own:
-                by_table[table].append(key)
         return {
             (table, key)
-            for table, keys in by_table.items()
+            for table, keys in keys_by_table(row for row in rows if row[0] in own).items()
             for key in set(keys) - items_by_row(self.by_key, self.entities, table, keys).keys()
         }
 
@@ -303,12 +300,8 @@ def _difference(state: RowState, row: Row | None) -> tuple[RowDifferenceKind, st
 
 def rows_there(read_rows: ReadRows, stage: Reverse, rows: Collection[RowId]) -> dict[RowId, Row]:
     """The rows with the columns in items, each value in the decoded form of the core."""
-    by_table: dict[str, list[SourceKey]] = defaultdict(list)
-    for table, key in rows:
-        if table != ITEM_ALONE:
-            by_table[table].append(key)
     there: dict[RowId, Row] = {}
-    for table, keys in by_table.items():
+    for table, keys in keys_by_table(rows).items():
         written = stage.tables[table]
         plan = _plan(written, stage.inverse.recovered[table])
         for tree in read_rows(plan, keys):
