@@ -160,12 +160,12 @@ class JoinedLease:
     lost it.
     """
 
-    def __init__(self, journal: SqlJournal, job: str, *, heartbeat_s: float = HEARTBEAT_S) -> None:
+    def __init__(self, journal: SqlJournal, job: str) -> None:
         self.journal = journal
         self.job = job
         self.holder: Holder | None = None
         self._is_held = True
-        self._ticker = Ticker("lease", self._look, noting(_log, "lease_not_renewed"), lambda: heartbeat_s)
+        self._ticker = Ticker("lease", self._look, noting(_log, "lease_not_renewed"), lambda: HEARTBEAT_S)
 
     def __enter__(self) -> JoinedLease:
         """Raises: SettingsError if no run can be joined yet, or if another host holds a journal's file."""

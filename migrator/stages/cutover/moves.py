@@ -313,23 +313,13 @@ def passed_by(
     answers = counts.compared + counts.unsettled
     # Estimates from a few calls prove nothing.
     guessed = _lasting(counts) if answers >= limits.answers_min else 0
-    rules = (
-        (
-            "mismatches",
-            counts.different + guessed,
-            answers,
-            limits.mismatch_max,
-            f"answers differ ({guessed:,} guessed from those never settled)" if guessed else "answers differ",
-        ),
-        (
-            "errors",
-            counts.errors["table"],
-            counts.calls("table"),
-            limits.error_max,
-            "calls of the table fail",
-        ),
+    differ = f"answers differ ({guessed:,} guessed from those never settled)" if guessed else "answers differ"
+    errors, calls = counts.errors["table"], counts.calls("table")
+    shares = (
+        ("mismatches", counts.different + guessed, answers, limits.mismatch_max, differ),
+        ("errors", errors, calls, limits.error_max, "calls of the table fail"),
     )
-    for name, count, of, limit, what in rules:
+    for name, count, of, limit, what in shares:
         if is_passed(count, of, limit):
             yield Line(name, f"{limit:.2%}", f"{count:,} of {of:,} {what} {since} ({count / of:.2%})", "no")
     table = counts.latency["table"]

@@ -324,13 +324,12 @@ class PatternCall(Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Reads:
-    """`need_table`: raises if the table is not the one that was filled. `clock`: monotonic seconds."""
+    """`need_table`: raises if the table is not the one that was filled."""
 
     phases: PhaseCache
     shadow: Shadow
     ledger: ReadMetrics
     need_table: Callable[[], object]
-    clock: Callable[[], float] = time.perf_counter
 
     def side_of(self, call: PatternCall) -> Side:
         """The side that answers, fixed for the same parameters until the pattern moves."""
@@ -341,7 +340,7 @@ class Reads:
         return answering(state, share_of(call.pattern.name, texts), texts)
 
     def answer(self, call: PatternCall, side: Side, ask: Callable[[], Any]) -> Any:
-        began = self.clock()
+        began = time.perf_counter()
         try:
             self._need(side)
             answer = ask()
@@ -352,7 +351,7 @@ class Reads:
         return answer
 
     async def answer_async(self, call: PatternCall, side: Side, ask: Callable[[], Awaitable[Any]]) -> Any:
-        began = self.clock()
+        began = time.perf_counter()
         try:
             self._need(side)
             answer = await ask()
@@ -368,7 +367,7 @@ class Reads:
 
     def _answered(self, call: PatternCall, side: Side, answer: Any, began: float) -> None:
         name = call.pattern.name
-        self.ledger.answered(name, side, (self.clock() - began) * 1000)
+        self.ledger.answered(name, side, (time.perf_counter() - began) * 1000)
         shadowed = call.shadowed
         if shadowed is None or not ROUTES[self.phases.state(name).phase].compares:
             return
@@ -399,7 +398,7 @@ class Page:
 
 @dataclass(frozen=True)
 class MappedReads:
-    """`edges`: of callers; `shadow_edges`: of shadows. `clock`: seconds since 1970."""
+    """`edges`: of callers; `shadow_edges`: of shadows."""
 
     reads: Reads
     questions: Mapping[str, Question]
@@ -407,7 +406,6 @@ class MappedReads:
     shadow_edges: Backends
     settings: ReadSettings
     revision: str
-    clock: Callable[[], float] = time.time
 
     def read(self, name: str, given: Mapping[str, Any]) -> Answer:
         """Answer in the form of `handed`.
@@ -462,7 +460,7 @@ class MappedReads:
         compared = cursor is None and question.pattern.order == "exact"
         call = PatternCall(question.pattern, values, shadowed if compared else None)
         fresh = Cursor(
-            name, digest_of(texts_of(question.pattern, values)), self.revision, "sql", self.clock(), 0
+            name, digest_of(texts_of(question.pattern, values)), self.revision, "sql", time.time(), 0
         )
         if cursor is None:
             begun = replace(fresh, side=self.reads.side_of(call))

@@ -317,14 +317,12 @@ class Shadow:
         *,
         lag_s: Callable[[], float] = lambda: 0.0,
         clock: Callable[[], float] = time.monotonic,
-        chance: Callable[[], float] = random.random,
     ) -> None:
         self.settings = settings
         self.ledger = ledger
         self.sampler = sampler
         self.lag_s = lag_s
         self.clock = clock
-        self.chance = chance
         self._running = False
         self._reset()
 
@@ -363,7 +361,7 @@ class Shadow:
         """Why nothing is compared now; '' after taking a place for it."""
         if not self._running:
             return "closed"
-        if self.chance() >= self.settings.sample:
+        if random.random() >= self.settings.sample:
             return "sampled"
         breaker = self._breaker(pattern)
         if breaker.is_open:
