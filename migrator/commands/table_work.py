@@ -174,7 +174,7 @@ def doctor(
                 _source(checkup, stack, session, role)
             if parsed is not None and role not in _WITHOUT_TABLE:
                 _target(checkup, read, parsed.mapping, write=write, role=role)
-            journal = health.check_journal(checkup, session.try_journal)
+            journal = checkup.ask("journal", session.try_journal, "it can be written")
             if journal is not None:
                 checkup.ask(
                     "journal's job", lambda: cli.refuse_strange(session, older=True, warns=False, begins=True)

@@ -251,8 +251,8 @@ def _move(row: Row[Any]) -> Move:
 
 _SWEEP_S = 3600.0
 """How often one process deletes expired windows."""
-_IN_COLUMNS = ("pattern", "begun_at", "writer", "service", "revision", "origin")
-_COUNTED = [name for name in Window.__struct_fields__ if name not in (*_IN_COLUMNS, "found", "answer")]
+_IN_COLUMNS = ("pattern", "begun_at", "writer", "service", "revision", "origin", "answer")
+_COUNTED = [name for name in Window.__struct_fields__ if name not in (*_IN_COLUMNS, "found")]
 
 
 class SqlEvidence(OfJob):
@@ -306,9 +306,12 @@ class SqlEvidence(OfJob):
         connection.execute(delete(windows).where(windows.c.job == self.job, old))
 
     def _window_row(self, window: Window) -> dict[str, Any]:
-        return {"job": self.job, "counts": _counts_text(window), "answer": window.answer} | {
-            name: getattr(window, name) for name in _IN_COLUMNS
-        }
+        counts = {name: getattr(window, name) for name in _COUNTED}
+        counts["found"] = [
+            [key.kind, key.part, key.attribute, number] for key, number in window.found.items()
+        ]
+        in_columns = {name: getattr(window, name) for name in _IN_COLUMNS}
+        return {"job": self.job, "counts": json.dumps(counts, sort_keys=True), **in_columns}
 
     # ── samples ──
 
@@ -340,15 +343,9 @@ class SqlEvidence(OfJob):
 # ── as JSON ──
 
 
-def _counts_text(window: Window) -> str:
-    counts = {name: getattr(window, name) for name in _COUNTED}
-    counts["found"] = [[key.kind, key.part, key.attribute, number] for key, number in window.found.items()]
-    return json.dumps(counts, sort_keys=True)
-
-
 def _window(row: Row[Any]) -> Window:
     """Raises: SettingsError for invalid content. Ignores counts of a newer migrator."""
-    in_columns = {name: getattr(row, name) for name in (*_IN_COLUMNS, "answer")}
+    in_columns = {name: getattr(row, name) for name in _IN_COLUMNS}
     try:
         counts = json.loads(row.counts)
         found = {

@@ -72,7 +72,6 @@ from migrator.mapping.model.journal import (
 )
 from migrator.mapping.model.live import ActivityCounts
 from migrator.runtime.errors import MigratorError, StoppedError
-from migrator.runtime.logs import get_logger
 from migrator.runtime.retry import Retry
 from migrator.runtime.values import asdict
 
@@ -158,9 +157,6 @@ _GIVEN_BACK = delete(page_claim).where(
 )
 
 
-_log = get_logger("journal")
-
-
 # ── The journal on SQLAlchemy: each method is one transaction ──
 
 _CHUNK = 1000
@@ -189,10 +185,6 @@ class SqlJournal(InDatabase):
     @property
     def name(self) -> str:
         return self.database.name
-
-    def tell_if_new(self, job: str) -> None:
-        if self.database.is_new:
-            _log.warning("journal_made", journal=self.name, job=job)
 
     def probe(self) -> None:
         """Try all rights in our tables without effect. Raises: an error that names the missing right."""
@@ -307,7 +299,8 @@ class SqlJournal(InDatabase):
         connection.execute(insert(schema.plan).values(run_id=run.id, entity=entity))
         waiting = iter(planned)
         while chunk := list(islice(waiting, _CHUNK)):
-            connection.execute(insert(schema.page), [_page_columns(run, page) for page in chunk])
+            rows = [{**_place(run, page), "after_key": page.after, "upto_key": page.upto} for page in chunk]
+            connection.execute(insert(schema.page), rows)
 
     @reading
     def page_counts(self, connection: Connection, run: Run, entity: str) -> tuple[int, int]:
@@ -653,10 +646,6 @@ def _same(identity: RunIdentity) -> list[Any]:
 def _run(row: Row[Any]) -> Run:
     identity = RunIdentity(row.kind, row.job, row.table_id, row.revision, row.scope)
     return Run(row.id, identity, row.state, row.started_at, row.ended_at)
-
-
-def _page_columns(run: Run, page: Page) -> dict[str, Any]:
-    return {**_place(run, page), "after_key": page.after, "upto_key": page.upto}
 
 
 def _count_as_done(connection: Connection, exported: Run, identity: RunIdentity, installation: str) -> None:

@@ -306,7 +306,3 @@ def check_verified(checkup: Checkup, ask: Callable[[], str]) -> None:
         return  # the checks of capture and journal report failed queries
     if what:
         checkup.tell("changes before capture", what, "", "warning")
-
-
-def check_journal(checkup: Checkup, try_it: Callable[[], str]) -> str | None:
-    return checkup.ask("journal", try_it, "it can be written")

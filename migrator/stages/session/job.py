@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from migrator.source.reader import SqlSource
 
 JOURNAL_CONNECTIONS = 15
+_log = logs.get_logger("journal")
 
 
 def read_job(path: Path, *, asks_source: bool = True) -> Job:
@@ -112,7 +113,8 @@ def keep_names(job: Job) -> dict[NameKind, str]:
 @contextmanager
 def _any_journal(job: Job, retry: Retry) -> Iterator[SqlJournal]:
     with closing(_journal(job, retry)) as journal:
-        journal.tell_if_new(job.name)
+        if journal.database.is_new:
+            _log.warning("journal_made", journal=journal.name, job=job.name)
         yield journal
 
 
