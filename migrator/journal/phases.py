@@ -252,6 +252,7 @@ def _move(row: Row[Any]) -> Move:
 _SWEEP_S = 3600.0
 """How often one process deletes expired windows."""
 _IN_COLUMNS = ("pattern", "begun_at", "writer", "service", "revision", "origin", "answer")
+_NO_COLUMNS = {**dict.fromkeys(_IN_COLUMNS, ""), "begun_at": 0, "origin": "service"}
 _COUNTED = [name for name in Window.__struct_fields__ if name not in (*_IN_COLUMNS, "found")]
 
 
@@ -351,7 +352,8 @@ def _window(row: Row[Any]) -> Window:
         found = {
             DiffKey(kind, part, attribute): number for kind, part, attribute, number in counts.pop("found")
         }
-        return replace(convert({**counts, **in_columns}, Window), found=found)
+        # Only the counts are checked: the columns have the database's types.
+        return replace(convert({**counts, **_NO_COLUMNS}, Window), found=found, **in_columns)
     except (ValidationError, ValueError, TypeError, KeyError, AttributeError):
         at = moment(row.begun_at)
         what = f"the journal's window of pattern {row.pattern} of {at} by {row.writer} cannot be read"
