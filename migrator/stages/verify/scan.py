@@ -326,8 +326,17 @@ def summed(plan: EntityPlan, design: ItemDesign) -> dict[str, Column]:
     return {name: column for name, column in columns.items() if column and column.kind.name in _EXACT_KINDS}
 
 
+_FLOAT_DIGITS = 12
+"""Digits to which millions of floats add up alike in any order; one has 15."""
+
+
 def _sum_value(raw: Any, kind: Kind) -> Decimal:
-    """SQL's sum with the column's decimals: SQLite adds floats, which the declared scale makes exact again."""
+    """SQL's sum with the column's decimals. SQLite adds floats, which only a declared scale makes exact again.
+
+    Raises: RowError if the sum is not exact.
+    """
+    if isinstance(raw, float) and (kind.scale is None or abs(raw) >= 10.0 ** (_FLOAT_DIGITS - kind.scale)):
+        raise RowError("the source adds these numbers as floats, which is not exact")
     value = decoder(kind)(raw)
     return Decimal(0) if value is None else Decimal(value)
 

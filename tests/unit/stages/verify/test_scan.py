@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from decimal import Decimal
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -16,6 +19,8 @@ from migrator.mapping.model.facts import Column, EntityPlan, SchemaFacts, TableF
 from migrator.mapping.model.journal import RunIdentity
 from migrator.mapping.model.table import KeyAttribute, SourceKey, TableDesign
 from migrator.runtime.errors import TooSlowError
+from migrator.source.engines.connect import source_url
+from migrator.source.reader import SqlSource
 from migrator.stages.backfill.stage import estimate
 from migrator.stages.verify.scan import ScanTotals, Tracer, check_totals
 from tests import pins
@@ -97,4 +102,33 @@ def test_totals_of_many_digits_are_compared_exactly(copies: int) -> None:
         )
         assert check_totals(source, journal, run, entities, scanned) == []
         assert journal.finding_counts(run) == ({"sum": 1} if missing else {})
+    journal.close()
+
+
+@pytest.mark.parametrize(
+    ("declared", "sizes", "total", "left_out", "findings"),
+    [
+        ("numeric", "(0.1), (0.2), (0.3)", "0.6", 1, {}),
+        ("numeric", "(1), (9007199254740993)", "9007199254740994", 0, {}),
+        ("numeric", "(1), (9007199254740993)", "9007199254740993", 0, {"sum": 1}),
+        ("decimal(10,2)", "(0.1), (0.2), (0.3)", "0.6", 0, {}),
+        ("decimal(10,2)", "(0.1), (0.2), (0.3)", "0.61", 0, {"sum": 1}),
+        ("decimal(14,2)", "(0.1), (999999999999.99)", "1000000000000.09", 1, {}),
+    ],
+)
+def test_a_sum_of_floats_is_compared_where_the_declared_decimals_make_it_exact(
+    tmp_path: Path, declared: str, sizes: str, total: str, left_out: int, findings: dict[str, int]
+) -> None:
+    with closing(sqlite3.connect(tmp_path / "s.db")) as connection:
+        connection.execute(f"CREATE TABLE seen (id integer PRIMARY KEY, size {declared})")
+        connection.execute(f"INSERT INTO seen (size) VALUES {sizes}")
+        connection.commit()
+    source, journal = SqlSource(source_url(f"sqlite:///{tmp_path / 's.db'}")), SqlJournal.in_memory()
+    entities = check_mapping(parse_mapping(MAPPING, "m.yaml"), source.facts()).entities
+    run = journal.start_run(RunIdentity("verify", "shop", "table-1", "rev1"))
+    rows = sizes.count("(")
+    scanned = ScanTotals(rows, Counter({("seen", "Seen"): rows}), {("seen", "Seen", "size"): Decimal(total)})
+    assert len(check_totals(source, journal, run, entities, scanned)) == left_out
+    assert journal.finding_counts(run) == findings
+    source.close()
     journal.close()
