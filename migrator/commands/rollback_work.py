@@ -304,16 +304,11 @@ class _Back(Struct, frozen=True):
             entities = named(owning.entities, self.names)
             with owning.target.stripping() as owner:
                 owned = Owning(
+                    owning.refresh(lease.check),
                     self.session.source.at_primary().read_page,
                     owning.target.store.get,
                     owner.own,
-                    owning.live.tickets,
-                    owning.memory,
-                    owning.control,
                     entities,
-                    owning.target.design,
-                    edges.heartbeats.now_s,
-                    lease.check,
                 ).run()
             edges.heartbeats.leave(lease, clean=True)
         return owned

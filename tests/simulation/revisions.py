@@ -18,7 +18,7 @@ from migrator.runtime.errors import MigratorError, OldRevisionError, StoppedErro
 from migrator.runtime.values import replace
 from migrator.stages.backfill.write import ConditionalPath, only_changed
 from migrator.stages.live import relay
-from migrator.stages.live.refresh import Refresh, drawn
+from migrator.stages.live.refresh import Refresh
 from migrator.stages.live.service import begin_when_alone
 from migrator.stages.live.writers import WriterLease, outlive
 from tests.fakes.journal import FakeRevisions, RevisionBook
@@ -227,7 +227,7 @@ class Going(Cast):
     def take_away(self, refresh: Refresh) -> None:
         """What items there are is looked at, whatever row of whatever time made them. Where a row makes one no more, it is
         read again with that key, or a tombstone goes there under a ticket from before the look."""
-        ticket = drawn(refresh.tickets, refresh.memory, refresh.control)
+        ticket = refresh.draw()
         self.schedule.step()
         reads_again = self.schedule.chance(0.5)
         wanted = self.world.wanted()

@@ -272,17 +272,8 @@ class Life:
 
     def own(self) -> int:
         world = self.world
-        owned = Owning(
-            *(
-                Reader(world.database).read_page,
-                self.table.get,
-                self.table.own,
-                world.database,
-                world.memory,
-                self.table,
-            ),
-            *([self.whole.together["pet"]], self.table.design, self.schedule.clock, no_fence),
-        ).run()
+        edges = (Reader(world.database).read_page, self.table.get, self.table.own)
+        owned = Owning(world.refresh(no_fence), *edges, [self.whole.together["pet"]]).run()
         self.schedule.step()
         return owned
 

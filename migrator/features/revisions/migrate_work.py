@@ -59,7 +59,7 @@ from migrator.stages.backfill.stage import Backfill, BackfillOptions, estimate
 from migrator.stages.backfill.write import ConditionalPath, Only, only_changed
 from migrator.stages.core.removal import OwnItems
 from migrator.stages.live.capture import owned
-from migrator.stages.live.refresh import Refresh, drawn, highest_above, refuse_above
+from migrator.stages.live.refresh import Refresh
 from migrator.stages.live.writers import both, fence_off, outlive
 from migrator.stages.process import (
     begin,
@@ -95,7 +95,7 @@ class Gone(OwnItems):
         """
         refresh = self.refresh
         # Before the scan: its items were read from rows under a lower ticket.
-        ticket = drawn(refresh.tickets, refresh.memory, refresh.control)
+        ticket = refresh.draw()
         walk = self.walk("stopped; what is done stays, and the same command resumes")
         return walk.resumed(
             session.journal, run, lambda items: Counter(replaced=self._replace(items, ticket))
@@ -116,7 +116,7 @@ class Gone(OwnItems):
 
     def _refuse(self, outcomes: Sequence[Outcome], ticket: int) -> None:
         """Raises: StoppedError if the table did not take all of them; RestoredError if the source went back."""
-        refuse_above(highest_above(outcomes, ticket), self.refresh.tickets, self.refresh.memory)
+        self.refresh.refuse_newer(outcomes, ticket)
         if why := next((outcome.why for outcome in outcomes if outcome.verdict == "unwritten"), None):
             raise StoppedError(f"the table did not take every tombstone ({why}); run the same command again")
 

@@ -21,7 +21,7 @@ from migrator.mapping.model.live import KeyRequest, Memory, OpenFindings, Outcom
 from migrator.mapping.model.results import Refreshed
 from migrator.mapping.model.table import EncodedItem, ItemKey, item_key_text, source_named, split_source
 from migrator.runtime.errors import RowError
-from migrator.stages.live.refresh import Refresh, drawn, highest_above, refuse_above
+from migrator.stages.live.refresh import Refresh
 from migrator.stages.live.send import LiveEntity, UnwrittenError, send, sorted_out, waves
 
 RootKeys = Mapping[Root, set[ItemKey]]
@@ -141,7 +141,7 @@ def write_concurrently(refresh: Refresh, name: str, read: RawRead, only: Only) -
     """Read a page with its own ticket, and insert missing items (rules 2, 3 and 7)."""
     live = refresh.entities[name]
     entity, encoder = live.compiled, live.encoder
-    ticket = drawn(refresh.tickets, refresh.memory, refresh.control)
+    ticket = refresh.draw()
     # Before the rows: a key that they do not have then must not be given up because of an older read.
     had = only.had()
     rows = read(encoder.raw)
@@ -186,7 +186,7 @@ def follow(
     Returns their result, if any, and keys that the table did not take while it took others, with why.
     `intended`: keys of the page's items by root; called only if a row is read again.
     """
-    refuse_above(highest_above(outcomes, ticket), refresh.tickets, refresh.memory)
+    refresh.refuse_newer(outcomes, ticket)
     left = (outcome.item.root for outcome in outcomes if outcome.verdict not in _SETTLED)
     # A tombstone of an entity's former name that is refused has met what another writer put there by the new one.
     roots = {*again, *(root for root in left if root[0] in refresh.entities)}

@@ -7,16 +7,15 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from msgspec import Struct
 
 from migrator.mapping.items.items import project, stamp
-from migrator.mapping.model.edges import Control
 from migrator.mapping.model.evidence import Line
-from migrator.mapping.model.live import Memory, Root, RowsVerified, StreamRecord, Tickets, Unkept
+from migrator.mapping.model.live import Root, RowsVerified, StreamRecord, Unkept
 from migrator.mapping.model.table import Item, ItemKey, RowTree, TableDesign
 from migrator.runtime.errors import RefusedError, amount
 from migrator.settings.job import CutoverSettings
 from migrator.source.dynamodb.reader import Check, Work
 from migrator.stages.cutover.dependence import ours_lines
 from migrator.stages.cutover.evidence import Unknown, condition, unknown
-from migrator.stages.live.refresh import drawn
+from migrator.stages.live.refresh import Refresh
 from migrator.stages.live.relay import PAGE_ROWS
 from migrator.stages.live.send import LiveEntity
 from migrator.stages.reverse.daemon import ReverseStatus
@@ -39,16 +38,11 @@ class Owning(Struct, frozen=True):
     (2), remembers keys that cannot be recomputed (7), and never changes anything with a higher ticket.
     """
 
+    refresh: Refresh
     read_page: ReadPage
     stored: StoredItems
     own: Callable[[Sequence[Item]], int]
-    tickets: Tickets
-    memory: Memory
-    control: Control
     entities: Iterable[LiveEntity]
-    design: TableDesign
-    now_s: Callable[[], float]
-    check: Callable[[], None]
 
     def run(self) -> int:
         return sum(self._entity(entity) for entity in self.entities)
@@ -56,8 +50,8 @@ class Owning(Struct, frozen=True):
     def _entity(self, entity: LiveEntity) -> int:
         owned, after = 0, None
         while True:
-            self.check()
-            ticket = drawn(self.tickets, self.memory, self.control)
+            self.refresh.check()
+            ticket = self.refresh.draw()
             page = self.read_page(entity.compiled.plan, after, None, PAGE_ROWS)
             if not page:
                 return owned
@@ -65,14 +59,13 @@ class Owning(Struct, frozen=True):
             after = entity.compiled.source_key(page[-1])
 
     def _page(self, entity: LiveEntity, page: Sequence[RowTree], ticket: int) -> int:
-        made = self._made(entity, page, ticket)
-        stored = self.stored(list(made))
-        source = self.design.source_attribute
+        made, design = self._made(entity, page, ticket), self.refresh.table
+        stored, source = self.stored(list(made)), design.source_attribute
         strange = [
             item for key, item in made.items() if key in stored and stored[key].get(source) != item[source]
         ]
-        stamp(strange, self.design, ticket)
-        self.check()
+        stamp(strange, design, ticket)
+        self.refresh.check()
         return self.own(strange)
 
     def _made(self, entity: LiveEntity, page: Sequence[RowTree], ticket: int) -> Mapping[ItemKey, Item]:
@@ -80,12 +73,12 @@ class Owning(Struct, frozen=True):
         made: dict[ItemKey, Item] = {}
         intended: dict[Root, list[ItemKey]] = {}
         for row in page:
-            items = project(entity.compiled, [row], self.now_s()).items
-            keys = [self.design.key_of(item) for item in items]
+            items = project(entity.compiled, [row], self.refresh.clock()).items
+            keys = [self.refresh.table.key_of(item) for item in items]
             made |= zip(keys, items, strict=True)
             intended[(entity.compiled.name, entity.compiled.source_key(row))] = keys
         if entity.remembered:
-            self.memory.remember(ticket, intended)
+            self.refresh.memory.remember(ticket, intended)
         return made
 
 

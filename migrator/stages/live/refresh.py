@@ -38,47 +38,6 @@ ROUNDS = 20
 TOMBSTONE_DAYS = 7
 
 
-def drawn(tickets: Tickets, memory: Memory, control: Control) -> int:
-    """Draw a ticket, known to journal and table before anything is written with it (rule 8).
-
-    Raises: RestoredError if the source's counter has gone back.
-    """
-    # Asked first: a ticket that another writer draws after this one may be recorded before it. And a writer that must
-    # not write draws nothing: each draw brings a restored counter nearer to the value at which it passes for sound.
-    known_ticket = memory.highest()
-    counter = tickets.highest()
-    if counter < known_ticket:
-        raise RestoredError(behind(counter, known_ticket))
-    ticket = tickets.draw()
-    if ticket <= known_ticket:
-        raise RestoredError(behind(ticket, known_ticket))
-    memory.reached(ticket)
-    # The journal may have gone back with the source; the table has not. No two draw the same number.
-    other = control.raise_control(ticket)
-    if other == ticket:
-        memory.reached(other + 1)
-        raise RestoredError(behind(ticket - 1, other))
-    refuse_above(other, tickets, memory)
-    return ticket
-
-
-def refuse_above(ticket: int, tickets: Tickets, memory: Memory) -> None:
-    """Raises: RestoredError if the table has a ticket above the source's counter, which has then gone back.
-
-    The journal records this, so that no writer sharing it draws tickets.
-    """
-    counter = tickets.highest() if ticket else 0
-    if counter < ticket:
-        memory.reached(ticket)
-        raise RestoredError(behind(counter, ticket))
-
-
-def highest_above(outcomes: Iterable[Outcome], ticket: int) -> int:
-    """Highest ticket that refused a write with this one; 0 if none is higher. Foreign items have none."""
-    refused = (outcome.ticket for outcome in outcomes if outcome.verdict in ("newer", "tombstoned_by_other"))
-    return max((ticket_there for ticket_there in refused if ticket_there > ticket), default=0)
-
-
 def behind(ticket: int, known_ticket: int) -> str:
     what = f"the source's ticket counter stands at {ticket}, and items were written with {known_ticket}"
     why = "the source was restored to an older state, or capture was uninstalled and installed again"
@@ -133,6 +92,48 @@ class Refresh:
             raise UnsettledError(f"{amount(len(left), 'row')} changed faster than they could be followed")
         return work.done()
 
+    def draw(self) -> int:
+        """Draw a ticket, known to journal and table before anything is written with it (rule 8).
+
+        Raises: RestoredError if the source's counter has gone back.
+        """
+        # Asked first: a ticket that another writer draws after this one may be recorded before it. And a writer that
+        # must not write draws nothing: each draw brings a restored counter nearer to the value at which it passes for
+        # sound.
+        known_ticket = self.memory.highest()
+        counter = self.tickets.highest()
+        if counter < known_ticket:
+            raise RestoredError(behind(counter, known_ticket))
+        ticket = self.tickets.draw()
+        if ticket <= known_ticket:
+            raise RestoredError(behind(ticket, known_ticket))
+        self.memory.reached(ticket)
+        # The journal may have gone back with the source; the table has not. No two draw the same number.
+        other = self.control.raise_control(ticket)
+        if other == ticket:
+            self.memory.reached(other + 1)
+            raise RestoredError(behind(ticket - 1, other))
+        self._refuse_above(other)
+        return ticket
+
+    def refuse_newer(self, outcomes: Iterable[Outcome], ticket: int) -> None:
+        """Raises: RestoredError if a write with `ticket` met one that the source's counter has not reached."""
+        # Foreign items have no ticket.
+        refused = (
+            outcome.ticket for outcome in outcomes if outcome.verdict in ("newer", "tombstoned_by_other")
+        )
+        self._refuse_above(max((there for there in refused if there > ticket), default=0))
+
+    def _refuse_above(self, ticket: int) -> None:
+        """Raises: RestoredError if the table has a ticket above the source's counter, which has then gone back.
+
+        The journal records this, so that no writer sharing it draws tickets.
+        """
+        counter = self.tickets.highest() if ticket else 0
+        if counter < ticket:
+            self.memory.reached(ticket)
+            raise RestoredError(behind(counter, ticket))
+
     @property
     def together(self) -> Mapping[str, frozenset[str]]:
         return {name: entity.together for name, entity in self.entities.items() if entity.together}
@@ -162,9 +163,7 @@ class _Refreshing:
     """Keys that stay out of their root's transaction, which they would keep from ever coming about."""
 
     def round(self, root_keys: Mapping[Root, set[ItemKey]]) -> dict[Root, set[ItemKey]]:
-        stage = self.stage
-        ticket = drawn(stage.tickets, stage.memory, stage.control)
-        refresh_round = self._read(ticket, root_keys)
+        refresh_round = self._read(self.stage.draw(), root_keys)
         again: dict[Root, set[ItemKey]] = defaultdict(set)
         for root in self._remember(refresh_round):
             again[root] |= root_keys[root]
@@ -235,7 +234,7 @@ class _Refreshing:
         self.result.apart |= dict.fromkeys(sending.findings())
         refresh_round.written = outcomes
         refuse_unwritten(outcomes)
-        refuse_above(highest_above(outcomes, refresh_round.ticket), stage.tickets, stage.memory)
+        stage.refuse_newer(outcomes, refresh_round.ticket)
         refresh_round.rolled_back |= {
             (outcome.item.root, outcome.item.key) for outcome in outcomes if outcome.verdict == "rolled_back"
         }

@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import pytest
 
+from migrator.mapping.model.facts import SchemaFacts
 from migrator.mapping.model.table import KeyAttribute, TableDesign
-from migrator.stages.live.refresh import RestoredError, drawn
+from migrator.stages.live.refresh import Refresh, RestoredError
 from tests.fakes.journal import FakeMemory
 from tests.fakes.marks import MemoryTickets
+from tests.fakes.source import MemorySource
 from tests.fakes.store import FakeStore
 from tests.support_fence import no_fence
 
 
 def store_of_a_table() -> FakeStore:
     return FakeStore(TableDesign("Shop", (KeyAttribute("PK"), KeyAttribute("SK")), "type"), no_fence)
+
+
+def drawn(tickets: MemoryTickets, memory: FakeMemory, store: FakeStore) -> int:
+    rows = MemorySource(SchemaFacts("sqlite", {}, loosely_typed=True), {})
+    return Refresh(rows, store, tickets, memory, store, {}, store.design, "rev", no_fence).draw()
 
 
 class RestoredBetween(MemoryTickets):

@@ -389,7 +389,11 @@ class SlotStream:
     def _settings(self) -> Mapping[str, str]:
         encoding = self._connection.parameter_status(b"server_encoding")
         # The log has a column's own text, and no cast reads money without its signs (engines/postgresql/capture.py).
-        return {**TEXTS, "lc_monetary": "C", "client_encoding": "SQL_ASCII" if encoding == _ANY_BYTES else "UTF8"}
+        return {
+            **TEXTS,
+            "lc_monetary": "C",
+            "client_encoding": "SQL_ASCII" if encoding == _ANY_BYTES else "UTF8",
+        }
 
     def _run(self, command: str, expected: pq.ExecStatus | None = None) -> pq.abc.PGresult:
         result = self._connection.exec_(command.encode())
