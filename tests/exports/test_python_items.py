@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from migrator.features.exports.python.expressions import Names
 from migrator.features.exports.python.module import python_module
 from migrator.mapping.items.items import items_for
 from tests.designs.golden import exactly
@@ -51,3 +52,14 @@ def test_every_item_of_the_shop_is_the_hearts(tmp_path: Path) -> None:
     run_python(build, check=True)
     with opened(SHOP, url) as made:
         assert compared(made, tmp_path) > 37_000
+
+
+def test_names_that_linters_refuse_get_an_underscore() -> None:
+    assert list(Names().all(["l", "O", "I", "class", "row", "L"]).values()) == [
+        "l_",
+        "O_",
+        "I_",
+        "class_",
+        "row_",
+        "L",
+    ]

@@ -60,6 +60,7 @@ def test_compiled_libraries_are_the_known_ones_with_arm_wheels() -> None:
         "orjson",
         "httptools",
         "msgspec",
+        "ruff",
     }
     assert _with_compiled_parts("single-table-migrator", set()) <= compiled
 

@@ -24,9 +24,10 @@ from migrator.runtime.values import replace
 _RESERVED = """
 Any Decimal UUID dt Sequence Mapping str int float bool bytes list dict
 self cls item row before after p made child cursor size
+l O I
 """
 RESERVED = frozenset(_RESERVED.split())
-"""Names that annotations, and generated code around other names, need unchanged."""
+"""Names that annotations, and generated code around other names, need unchanged; and letters that look like digits."""
 
 
 class Names:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import inspect
+import subprocess
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache, cached_property, partial
 from importlib import resources
@@ -436,7 +438,6 @@ def python_module(model: Model, head: Sequence[str], job: str, *, after: bool) -
         code.name_methods(methods)
     text = text_template(__package__, "module.py.j2", **_FILTERS).render(
         {
-            "head": comment("#", head),
             "name": name,
             "model": model,
             "table": model.table,
@@ -457,7 +458,12 @@ def python_module(model: Model, head: Sequence[str], job: str, *, after: bool) -
         for code in rows
         if "put" in code.methods and "read" not in code.methods
     ]
-    return f"{text.rstrip()}\n", left_out
+    return f"{comment('#', [*head, 'fmt: off'])}\n\n{_formatted(text)}", left_out
+
+
+def _formatted(text: str) -> str:
+    command = [sys.executable, "-m", "ruff", "format", "--isolated", "--line-length=100", "-"]
+    return subprocess.run(command, input=text.encode(), capture_output=True, check=True).stdout.decode()
 
 
 _FILTERS = {"literal": literal, "shown": shown, "param": param, "param_type": param_type}

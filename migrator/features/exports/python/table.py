@@ -100,7 +100,7 @@ _EARTH_M = 6_371_008.8
 
 
 def _reach_m(latitude: Any, precision: int) -> float:
-    """The largest radius around any place of this latitude that its cell and the neighbours are sure to cover."""
+    """The largest radius around any place of this latitude that its cell and neighbours cover."""
     height, width = (math.radians(side) for side in _cell_degrees(precision))
     across = math.asin(math.sin(width) * max(0.0, math.cos(math.radians(float(latitude)))))
     return _EARTH_M * min(height, across)
@@ -154,8 +154,9 @@ class _Near:
 
 @dataclass(frozen=True)
 class _Question:
-    """An access pattern with its parameters. `keys`: whole keys, of a query its partitions; `order`: the sort attributes of
-    what it reads, `position`: all that name a place in it; `parts`: item types by part, '' for any."""
+    """An access pattern with its parameters. `keys`: whole keys, of a query its partitions;
+    `order`: the sort attributes of what it reads, `position`: all that name a place in it;
+    `parts`: item types by part, '' for any."""
 
     operation: str
     keys: Sequence[Item]
@@ -171,7 +172,7 @@ class _Question:
     near: _Near | None = None
 
     def set_sort(self) -> list[_Test] | None:
-        """Conditions on the sort key without those of unset parameters; None where no item can satisfy them."""
+        """Conditions on the sort key without unset parameters; None if no item satisfies them."""
         tests: list[_Test] = []
         for number, (name, operator, made) in enumerate(self.sort):
             try:
@@ -253,7 +254,7 @@ def _possible(name: str, operator: str, values: Sequence[Any]) -> _Test | None:
 
 
 def _can_be(name: str, operator: str, values: Sequence[Any], most: int) -> bool:
-    """Whether a value of at most so many bytes can pass the test. Raises: RefusedError for a range with a longer bound."""
+    """Whether a value of so many bytes can pass. Raises: RefusedError for a longer bound."""
     is_longer = any(_size(value) > most for value in values if isinstance(value, (str, bytes)))
     if is_longer and operator not in ("equal", "begins_with"):
         raise RefusedError(f"a parameter makes a bound of {name} longer than it can be ({most} bytes)")
@@ -261,7 +262,7 @@ def _can_be(name: str, operator: str, values: Sequence[Any], most: int) -> bool:
 
 
 def _is_reversed(operator: str, values: Sequence[Any]) -> bool:
-    """Whether the bounds are of two types, or the lower one is above the other; DynamoDB refuses both."""
+    """Whether the bounds are of two types, or in reversed order; DynamoDB refuses both."""
     if operator != "between":
         return False
     low, high = (value if isinstance(value, (str, bytes)) else Decimal(value) for value in values)
@@ -324,7 +325,7 @@ def _wired(item: Item) -> Item:
 
 
 def _is_shown(item: Item) -> bool:
-    """Not what a migration leaves for a while, and not expired: DynamoDB deletes such items late."""
+    """No tombstone of the migration, and not expired: DynamoDB deletes such items late."""
     expiry = item.get(_TTL) if _TTL else None
     expired = isinstance(expiry, (int, Decimal)) and not isinstance(expiry, bool) and expiry <= time.time()
     return item.get(_TYPE) not in ("_tombstone", "_control") and not expired
@@ -334,7 +335,7 @@ def _is_shown(item: Item) -> bool:
 
 
 class _Table:
-    """`client`: boto3's for DynamoDB. `cursor_key`: signs the cursors of pages, the same in all processes."""
+    """`client`: boto3's for DynamoDB. `cursor_key`: signs cursors, the same in all processes."""
 
     def __init__(self, client: Any, table: str = TABLE, *, cursor_key: str = "", trace: bool = False) -> None:
         self._client, self._name, self._trace = client, table, trace
@@ -342,7 +343,7 @@ class _Table:
 
     @classmethod
     def connect(cls) -> Self:
-        """The table by the environment of the process: AWS_REGION and what else boto3 goes by, CURSOR_KEY for pages."""
+        """By the environment: AWS_REGION and boto3's other variables, CURSOR_KEY for pages."""
         # boto3 itself reads AWS_DEFAULT_REGION alone.
         region = os.environ.get("AWS_REGION")
         return cls(importlib.import_module("boto3").client("dynamodb", region_name=region))
@@ -428,7 +429,7 @@ class _Table:
                 yield item
 
     def _partition(self, query: Item, limit: int | None, start: Item | None) -> list[Item]:
-        """Items of one Query, up to the limit. DynamoDB counts before it filters: each page may have to be larger."""
+        """Items of one Query, up to the limit. DynamoDB counts before it filters."""
         items: list[Item] = []
         for pages in itertools.count():
             sized = {} if limit is None else {"Limit": min(limit * 2**pages, _MOST)}
@@ -479,7 +480,8 @@ class _Table:
     def _signature(self, body: bytes) -> bytes:
         if len(self._cursor_key) < 16:
             raise RefusedError(
-                "cursors are signed by a key of 16 characters or more: cursor_key=, or CURSOR_KEY in the environment"
+                "cursors are signed by a key of 16 characters or more: "
+                "cursor_key=, or CURSOR_KEY in the environment"
             )
         return hmac.digest(self._cursor_key.encode(), body, "sha256")[:16]
 
@@ -528,7 +530,7 @@ _ATTRIBUTES: dict[str, Sequence[str]] = {}
 
 
 class ConflictError(Exception):
-    """Another writer was quicker, or the row is there already: read it again, and decide again. `types`: of the items."""
+    """Another writer was quicker, or the row exists: read it again. `types`: of the items."""
 
     def __init__(self, doing: str, types: Sequence[str]) -> None:
         super().__init__(f"{doing}: not as expected: {', '.join(types)}; read the row again")
@@ -536,7 +538,7 @@ class ConflictError(Exception):
 
 
 class _Writable(_Table):
-    """`trace`: writes carry `_src` and `_rev`, by which `migrator verify` knows the row of an item."""
+    """`trace`: writes carry `_src` and `_rev`, by which `migrator verify` finds the row."""
 
     def __init__(self, client: Any, table: str = TABLE, *, cursor_key: str = "", trace: bool = False) -> None:
         super().__init__(client, table, cursor_key=cursor_key)
@@ -554,7 +556,7 @@ class _Writable(_Table):
         after: Sequence[Item],
         version: str | None,
     ) -> None:
-        """Raises: ConflictError where an item is not as `before` has it, or one of a new key is there already."""
+        """Raises: ConflictError if an item is not as in `before`, or one of a new key exists."""
         old = {tuple(item[name] for name in _KEY): item for item in before}
         actions = []
         for item in after:
@@ -581,7 +583,7 @@ class _Writable(_Table):
         return {"Put": {"TableName": self._name, **put, "ExpressionAttributeValues": _wired(bound)}}
 
     def _update(self, was: Item, item: Item, version: str | None) -> Item:
-        """What differs is set or removed; attributes that are not the mapping's stay. Nothing differs: a check alone."""
+        """What differs is set or removed; attributes that are not the mapping's stay."""
         action = self._as_before(was, version)
         names, bound = action["ExpressionAttributeNames"], action["ExpressionAttributeValues"]
         setting, removing = [], []
@@ -602,7 +604,7 @@ class _Writable(_Table):
         return {"Update": {**action, "UpdateExpression": f"{sets} {removes}".strip()}}
 
     def _as_before(self, item: Item, version: str | None) -> Item:
-        """An action on the item, if it is still so: by its version where the row has one, else by all its attributes."""
+        """An action on the item if it is unchanged: by its version, or by all attributes."""
         type_ = item[_TYPE]
         watched = [version] if version else [name for name in _ATTRIBUTES[type_] if name not in _KEY]
         names, bound, clauses = {"#type": _TYPE}, {":type": _wire(type_)}, ["#type = :type"]
@@ -621,7 +623,7 @@ class _Writable(_Table):
         }
 
     def _transact(self, doing: str, actions: Sequence[tuple[Item, Item]]) -> None:
-        """All actions or none; another transaction on the same items is waited for, for a moment."""
+        """All actions or none; waits a moment for another transaction on the same items."""
         if len(actions) > 100:
             raise RefusedError(f"{doing}: {len(actions)} items at once; a transaction of DynamoDB takes 100")
         for attempt in range(6 if actions else 0):

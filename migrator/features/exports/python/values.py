@@ -17,11 +17,11 @@ from uuid import UUID
 from zoneinfo import ZoneInfo
 
 Item: TypeAlias = dict[str, Any]
-"""An item, or the key of one, as plain Python values: numbers are int or Decimal, binary values bytes."""
+"""An item or a key as plain Python values: numbers are int or Decimal, binary values bytes."""
 
 
 class RefusedError(ValueError):
-    """A value that cannot stand where it should: in a key, in an item, in a question. It is never part of the message."""
+    """A value that a key, an item or a question cannot hold. The message never contains it."""
 
 
 _EXACT = Context(prec=400)
@@ -31,7 +31,7 @@ _EXACT = Context(prec=400)
 
 
 def _text(value: Any) -> str:
-    """A value as text: times with all their decimals, Z where they have a zone; numbers without an exponent."""
+    """A value as text: times with all decimals, Z if they have a zone; numbers without exponent."""
     if isinstance(value, str):
         return value
     if isinstance(value, bool):
@@ -75,7 +75,7 @@ def _by_key(entries: Sequence[tuple[str | None, Item]]) -> Item:
 
 
 def _decimal(value: Any, scale: int | None = None) -> Decimal:
-    """An exact number, with so many decimals. Raises: RefusedError for one that has more, or that DynamoDB cannot hold."""
+    """An exact number with so many decimals. Raises: RefusedError for one that has more."""
     number = Decimal(repr(value)) if isinstance(value, float) else Decimal(value)
     if not number.is_finite():
         raise RefusedError("an item cannot have NaN or infinity")
@@ -121,7 +121,7 @@ def _day(value: dt.date) -> dt.date:
 
 
 def _key(name: str, value: Any, limit: int) -> Any:
-    """The value of a key attribute. Raises: RefusedError for none, an empty one and one that is too long."""
+    """The value of a key attribute. Raises: RefusedError for none, and by its length."""
     if value is None:
         raise RefusedError(f"{name} has no value: something that it is made of is None")
     size = len(value.encode() if isinstance(value, str) else value) if isinstance(value, (str, bytes)) else 1
@@ -195,8 +195,8 @@ def _listed(value: Any) -> Any:
 
 
 def _checked(given: Mapping[str, Any], types: Mapping[str, str]) -> Mapping[str, Any]:
-    """The parameters of a question; dates, times and UUIDs may be given as texts. Raises: RefusedError for None if one is
-    required, and for a value of another type."""
+    """The parameters of a question; dates, times and UUIDs may be given as texts. Raises:
+    RefusedError for None if one is required, and for a value of another type."""
     checked: dict[str, Any] = {}
     for name, type_ in types.items():
         wanted, value = type_.removeprefix("optional "), given[name]
@@ -252,7 +252,7 @@ def _param(type_: str, given: Any) -> Any:
 
 
 def _padded(value: Any, width: int, decimals: int) -> str:
-    """A number with leading zeros, so that texts sort as numbers. Raises: RefusedError where it would not."""
+    """A number with leading zeros, so that texts sort as numbers. Raises: RefusedError."""
     number = _decimal(value)
     if isinstance(value, bool) or number < 0:
         raise RefusedError("a negative number cannot be padded to sort")
@@ -505,8 +505,8 @@ def _expires(value: Any, days: int, zone: str, per_s: int = 1, *, zero_is_never:
 
 
 def _restored(types: tuple[type, ...], read: Any, value: Any) -> Any:
-    """What `read` makes of a value of these types; another one, and one that it has no form for (a text such as
-    'infinity'), stays as it is."""
+    """What `read` makes of a value of these types; another one, and one that it has no form for
+    (a text such as 'infinity'), stays as it is."""
     try:
         return read(value) if isinstance(value, types) and not isinstance(value, bool) else value
     except (ValueError, ArithmeticError):
