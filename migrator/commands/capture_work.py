@@ -389,7 +389,7 @@ def _work(
         signs=signs_of(read.tuning),
         entities=edges.entities_by_table(),
     )
-    highest = edges.memory.highest()
+    highest = edges.session.memory.highest()
     address = address_of(read.tuning.metrics_host, options["metrics_port"])
     own = Share(who, RELAYS, connections=runs.taken_by(read, workers))
     parts = reserved(session, RELAYS, others, own.connections)
@@ -476,6 +476,6 @@ def _run(
             daemon.run(once=once)
             if once:
                 children.wait()
-                daemon.recount(report.marks.state().waiting)
+                daemon.left = min(daemon.left, report.marks.state().waiting)
     for printed in filter(None, children.printed):
         report.others.update(json.loads(printed)["worked"])

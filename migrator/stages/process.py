@@ -336,7 +336,7 @@ class PathChoice:
             if self.writer_lease.writer.kind == "conditional":
                 return ConditionalPath(self.edges.refresh(check), self.edges.open_findings, {})
             store = PutsAmongOthers(self.edges.store) if run.is_shared else self.edges.target.store
-            memory = self.edges.memory if self.installation else None
+            memory = session.memory if self.installation else None
             remembered = remembered_entities(self.edges.entities)
         source, checked = session.source, session.checked
         entities = {entity.name: entity for entity in checked.entities}
@@ -429,14 +429,14 @@ def begin_revision(edges: ConcurrentEdges, tell: Tell, *, force: bool) -> None:
     need_unanswered(edges.session, tell, goes_back=False, force=force)
     heartbeats = edges.heartbeats
     tell_registered(edges.session.revisions.register(), tell)
-    if heartbeats.revisions.old(heartbeats.writers.living(edges.lifetimes.gone_s)):
-        tell(f"waiting for writers by another mapping, {edges.lifetimes.gone_s:g} s at most")
+    if heartbeats.revisions.old(heartbeats.writers.living(heartbeats.lifetimes.gone_s)):
+        tell(f"waiting for writers by another mapping, {heartbeats.lifetimes.gone_s:g} s at most")
 
     def wait(wait_s: float) -> None:
         if edges.session.stop.wait(wait_s):
             raise Interrupted("stopped before it began")
 
-    outlive(heartbeats.writers, heartbeats.revisions, edges.lifetimes, wait)
+    outlive(heartbeats.writers, heartbeats.revisions, heartbeats.lifetimes, wait)
 
 
 def need_unanswered(session: JobSession, tell: Tell, *, goes_back: bool, force: bool) -> None:

@@ -205,7 +205,7 @@ class Race:
     def fast_path(self, check: Happens = lambda: None) -> PagePath:
         checked = self.session.checked
         entities = {entity.name: entity for entity in checked.entities}
-        memory, table_id = self.beside.memory, self.table_id
+        memory, table_id = self.beside.session.memory, self.table_id
         claims = Claims(
             self.shop.journal, self.session.source, entities, checked.unproved, table_id, memory=memory
         )

@@ -68,7 +68,7 @@ def test_a_claim_that_is_withdrawn_is_forgotten(race: Race) -> None:
     loser = 3 - int(str(race.item("HANDLE#same")["user"]))
     race.sql(f"UPDATE users SET handle = 'own' WHERE id = {loser}")
     race.comes_to_rest()
-    assert race.beside.memory.requests_of([("HANDLE#same", "META")]) == []
+    assert race.beside.session.memory.requests_of([("HANDLE#same", "META")]) == []
 
 
 # ── keys of two rows ──

@@ -218,7 +218,7 @@ class Revising:
         """Register as a writer once no fast run and no other mapping's writer is active; yield the write check."""
         edges = self.edges
         edges.guard()
-        heartbeats, lifetimes = edges.heartbeats, edges.lifetimes
+        heartbeats, lifetimes = edges.heartbeats, edges.heartbeats.lifetimes
         if heartbeats.revisions.old(heartbeats.writers.living(lifetimes.gone_s)):
             cli.say(f"waiting for writers by another mapping, {lifetimes.gone_s:g} s at most")
         fence_off(heartbeats.writers, lifetimes, self._wait)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import pairwise
 from typing import cast
 
@@ -73,10 +75,10 @@ class TypeTotals:
     stored_bytes: float = 0.0
     json_bytes: float = 0.0
     table_units: float = 0.0
-    index_units: dict[str, float] = field(default_factory=dict)
-    entry_bytes: dict[str, float] = field(default_factory=dict)
-    entries: dict[str, float] = field(default_factory=dict)
-    narrow_bytes: dict[str, float] = field(default_factory=dict)
+    index_units: defaultdict[str, float] = field(default_factory=partial(defaultdict, float))
+    entry_bytes: defaultdict[str, float] = field(default_factory=partial(defaultdict, float))
+    entries: defaultdict[str, float] = field(default_factory=partial(defaultdict, float))
+    narrow_bytes: defaultdict[str, float] = field(default_factory=partial(defaultdict, float))
     largest_bytes: int = 0
     near: float = 0.0
 
@@ -205,12 +207,12 @@ class Sizing:
         for index, size_bytes in sizes.items():
             totals.stored_bytes += (size_bytes + ENTRY_OVERHEAD_BYTES) * weight
             if index:
-                _add(totals.entries, index, weight)
-                _add(totals.entry_bytes, index, size_bytes * weight)
-                _add(totals.index_units, index, write_units(size_bytes) * weight)
+                totals.entries[index] += weight
+                totals.entry_bytes[index] += size_bytes * weight
+                totals.index_units[index] += write_units(size_bytes) * weight
                 if index in self._narrower:
                     narrow = entry_bytes(item, self._narrower[index], table) or 0
-                    _add(totals.narrow_bytes, index, narrow * weight)
+                    totals.narrow_bytes[index] += narrow * weight
             asked = table.asked(index or None)
             assert asked is not None
             key = tuple(item[attribute.name] for attribute in asked.partition)
@@ -315,10 +317,6 @@ class _Called(Struct, frozen=True):
     why: str
     by_sql: bool
     entities: frozenset[str]
-
-
-def _add(sums: dict[str, float], name: str, number: float) -> None:
-    sums[name] = sums.get(name, 0.0) + number
 
 
 def _line_bytes(item: Item, table: TableDesign) -> int:

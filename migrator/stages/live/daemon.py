@@ -157,9 +157,6 @@ class Daemon:
         self.left = waiting if waited_s > relay.options.lease_s + _GRACE_S else 0
         return not waiting or bool(self.left)
 
-    def recount(self, waiting: int) -> None:
-        self.left = min(self.left, waiting)
-
     def _wait(self, wait_s: float) -> None:
         if self.stop.wait(wait_s):
             raise Interrupted("stopped before it began; the changes stay pending")

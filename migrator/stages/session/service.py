@@ -221,8 +221,8 @@ def _open_shared_leases(
         edges = opened.under(refuse_late)
         edges.live.tickets.highest()
         edges.guard()
-        writers, lifetimes = edges.heartbeats.writers, edges.lifetimes
-        begin_when_alone(writers, edges.heartbeats.revisions, lifetimes, time.sleep)
+        beats = edges.heartbeats
+        begin_when_alone(beats.writers, beats.revisions, beats.lifetimes, time.sleep)
         with closing(SharedLeases(edges.heartbeats, kind, running_s, edges.guard)) as shared_leases:
             yield edges, shared_leases
 
@@ -257,7 +257,7 @@ def _before_commit(
     strict = Strict(
         pre_mark=AsyncBridge(edges.live.sql_marks).pre_mark,
         relay_of=partial(_relay_inside, edges),
-        lifetimes=edges.lifetimes,
+        lifetimes=edges.heartbeats.lifetimes,
         clock=running_s,
         check=edges.heartbeats.check,
         longest_s=options.longest_transaction_s,

@@ -577,14 +577,6 @@ class ConcurrentEdges(Struct, frozen=True, dict=True):
     target: Target
     heartbeats: WriterHeartbeats
 
-    @property
-    def lifetimes(self) -> Lifetimes:
-        return self.heartbeats.lifetimes
-
-    @property
-    def memory(self) -> SqlMemory:
-        return self.session.memory
-
     @cached_property
     def entities(self) -> dict[str, LiveEntity]:
         checked = self.session.checked
@@ -619,7 +611,7 @@ class ConcurrentEdges(Struct, frozen=True, dict=True):
             rows=self.session.source,
             store=self.store,
             tickets=self.live.tickets,
-            memory=self.memory,
+            memory=self.session.memory,
             control=self.control,
             entities=self.entities,
             table=self.target.design,
