@@ -16,6 +16,7 @@ from msgspec import Struct
 from migrator.mapping.check.values import SPELLED
 from migrator.mapping.inverse.rows import Inverse, RowPart, is_same, row_of, row_parts_of
 from migrator.mapping.items.items import CompiledEntity, items_for
+from migrator.mapping.items.values import fitting
 from migrator.mapping.model.edges import Rows
 from migrator.mapping.model.facts import EntityPlan, TableFacts
 from migrator.mapping.model.live import (
@@ -100,7 +101,7 @@ def row_key(entity: CompiledEntity, tree: RowTree) -> SourceKey:
     """Key as in items: of decoded values, since drivers have several forms."""
     with suppress(RowError):
         decoded = entity.decode(tree)
-        return item_key_text([decoded[place] for place in entity.key_places])
+        return item_key_text([fitting(decoded[place]) for place in entity.key_places])
     return entity.source_key(tree)
 
 

@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from migrator.mapping.model.facts import Column, ForeignKey, Kind, SchemaFacts, 
 from migrator.mapping.model.live import WaitingRow
 from migrator.mapping.model.table import Item
 from migrator.runtime.values import replace
-from migrator.stages.reverse.stage import Reverse, Spellings, WrittenTable
+from migrator.stages.reverse.stage import Reverse, Spellings, WrittenTable, row_key
 from tests.fakes.source import MemorySource
 from tests.support_mapping import parse_mapping
 from tests.unit.stages.core.reverse_world import Shop, customer, hot, line, order
@@ -459,3 +460,9 @@ def test_rows_keep_the_spelling_of_their_keys() -> None:
     step = {"at": moments[0], "no": 1}
     assert spellings.written(tables["step"], step, tables) == {"at": kept[0], "no": 1}
     assert spellings.written(tables["step"], {"at": None, "no": 1}, tables) == {"at": None, "no": 1}
+
+
+def test_a_row_with_a_key_that_no_item_can_have_is_named_as_the_source_does() -> None:
+    """Such as a date 'infinity', whose row was refused."""
+    (entity, *_) = Shop().checked.entities
+    assert row_key(entity, (Decimal("7.5"), "x")) == '["7.5"]'
