@@ -236,6 +236,9 @@ class SqlJournal(InDatabase):
         change = update(schema.run).where(schema.run.c.id == run.id).values(state="running", ended_at=None)
         connection.execute(change)
         connection.execute(delete(page_claim).where(page_claim.c.run_id == run.id))
+        # Rows that had one key are found again if they still have it: what they are in was not finished.
+        twins = (finding.c.run_id == run.id, finding.c.kind == "collision", finding.c.item_key == "")
+        connection.execute(delete(finding).where(*twins))
         return Run(run.id, run.identity, "running", run.started_at, resumed=True)
 
     @repeatable

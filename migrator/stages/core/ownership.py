@@ -341,8 +341,6 @@ def need_no_twins(source: Rows, plan: EntityPlan) -> None:
 def checked_rows(
     source: Rows, journal: SqlJournal, run: Run, entities: Sequence[CompiledEntity]
 ) -> Iterator[None]:
-    # Rows that had one key are found again if they still do: what they are in was not finished.
-    journal.drop_findings(run, "collision", [""])
     with pinned_columns(source, journal, run, entities), recording_twins(journal, run):
         yield
 
