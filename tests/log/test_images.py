@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from decimal import Decimal
 from typing import Any, TypeAlias
 
 import pytest
+import sqlalchemy as sa
 
 from migrator.mapping.model.live import MarkedBy
+from migrator.source.engines.connect import source_url
+from migrator.source.engines.postgresql import capture
 from tests.log.shops import BinlogShop, LogShop, SlotShop
 from tests.support_capture import captured, capturing
 
@@ -214,3 +218,23 @@ def test_each_byte_of_a_character_set(shop: BinlogShop, charset: str) -> None:
         for n in range(32, last + 1)
     ]
     assert differing(shop, ["text"], SESSION, *inserts) == (last - 31, [])
+
+
+@pytest.mark.parametrize(
+    ("decimals", "text", "value"),
+    [
+        (2, "-$1,234.50", Decimal("-1234.50")),
+        (0, "$12.34", Decimal(1234)),
+        (3, "$1.50", Decimal("0.150")),
+        (2, "1.234,50 €", "1.234,50 €"),
+    ],
+)
+def test_money_has_the_decimals_of_the_databases_locale(
+    postgres_database: str, decimals: int, text: str, value: Any
+) -> None:
+    """The log has it as the locale C writes it, with two."""
+    engine = sa.create_engine(source_url(postgres_database))
+    with engine.connect() as connection:
+        assert capture.CAPTURING.decode(connection, {})("790", "$0.05") == Decimal("0.05")
+        assert capture.CAPTURING.decode(connection, {capture._MONEY: decimals})("790", text) == value
+    engine.dispose()

@@ -288,7 +288,7 @@ def _key_places(plan: EntityPlan) -> tuple[int, ...]:
 
 
 def _same(key: Key) -> Key:
-    """Values that are equal as PostgreSQL sees them: all NaN are, and no times of different zones."""
+    """Key values that compare as in PostgreSQL: NaN equals NaN, and times of two zones differ."""
     return tuple(
         "NaN" if value != value else value.isoformat() if isinstance(value, time) else value for value in key
     )

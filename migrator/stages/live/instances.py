@@ -32,7 +32,7 @@ _log = get_logger("instances")
 
 
 def this_process(service: str, version_: str, *, revision: str) -> Instance:
-    """Without roles, which `Heartbeat` sets."""
+    """As a reader; `Heartbeat` sets the roles."""
     if not service.strip():
         raise SettingsError("a service has no name, by which `migrator status` could list it; give it one")
     name, own, host = _plain(service), _plain(version_), _plain(socket.gethostname())

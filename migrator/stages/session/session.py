@@ -514,8 +514,7 @@ class JobSession:
             raise AnotherJournalError(f"{what}: {why}; {owner.LOST_ADVICE}; {first}")
 
     def keep_on_record(self) -> None:
-        """Copy the journal's lasting phases and direct entities to a table without them, unless the journal went
-        back."""
+        """Copy the journal's lasting phases and direct entities to a table without them, if it is not of before."""
         target, job = self.target_with_short_wait, self.job.name
         control = self.control_of(target.fenced(by_condition))
         before = control.read_control().jobs.get(job)

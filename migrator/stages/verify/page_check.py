@@ -72,7 +72,7 @@ def _finding(kind: str, entity: CompiledEntity, item: Item, reason: str, attribu
 
 
 LOOKED_AT: tuple[FindingKind, ...] = ("missing", "different", "collision", "unexpected")
-"""Kinds of findings that name a row and an item."""
+"""Kinds of findings that name a row, and an item unless several rows have its key."""
 _AT_ONCE = 200
 
 
@@ -94,7 +94,7 @@ class Recheck(Struct, frozen=True):
             if finding.kind in LOOKED_AT and finding.entity in self.entities and finding.source_key:
                 root = (finding.entity, finding.source_key)
                 keys = keys_of_root[root]
-                if finding.item_key:  # of rows that have one key no item is known
+                if finding.item_key:
                     keys.add(item_key_of(finding.item_key, self.table))
                 before[root].append(finding)
         confirmed: dict[Root, set[ItemKey]] = {}

@@ -333,7 +333,7 @@ _FLOAT_DIGITS = 12
 def _sum_value(raw: Any, kind: Kind) -> Decimal:
     """SQL's sum with the column's decimals. SQLite adds floats, which only a declared scale makes exact again.
 
-    Raises: RowError if the sum is not exact.
+    Large terms that cancel each other may still leave a difference. Raises: RowError if the sum is not exact.
     """
     if isinstance(raw, float) and (kind.scale is None or abs(raw) >= 10.0 ** (_FLOAT_DIGITS - kind.scale)):
         raise RowError("the source adds these numbers as floats, which is not exact")

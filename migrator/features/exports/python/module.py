@@ -46,6 +46,7 @@ from migrator.mapping.items.values import PYTHON_FORMS
 from migrator.mapping.model.facts import Kind
 from migrator.mapping.model.mapping import Condition, Each, Filter, Param, Ref, paths_in, uses_in
 from migrator.mapping.patterns.requests import cut_params
+from migrator.runtime.errors import SettingsError
 from migrator.runtime.values import replace
 
 
@@ -462,8 +463,15 @@ def python_module(model: Model, head: Sequence[str], job: str, *, after: bool) -
 
 
 def _formatted(text: str) -> str:
-    command = [sys.executable, "-m", "ruff", "format", "--isolated", "--line-length=100", "-"]
-    return subprocess.run(command, input=text.encode(), capture_output=True, check=True).stdout.decode()
+    # Without the working directory, whose modules could have names of the library's.
+    command = [sys.executable, "-P", "-m", "ruff", "format", "--isolated", "--line-length=100", "-"]
+    ended = subprocess.run(command, input=text.encode(), capture_output=True, check=False)
+    if ended.returncode:
+        why = ended.stderr.decode(errors="replace").strip().partition("\n")[0]
+        raise SettingsError(
+            f"ruff could not format the module ({why}); install migrator with its dependencies"
+        )
+    return ended.stdout.decode()
 
 
 _FILTERS = {"literal": literal, "shown": shown, "param": param, "param_type": param_type}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from decimal import Decimal
 from typing import Any
 
 from sqlalchemy.engine import Connection
@@ -278,22 +279,33 @@ def _decode(connection: Connection, domains: dict[int, int]) -> Decode:
 
     def decode(word: str, text: str) -> Any:
         loads, type_ = Transformer(driver), _base_type(connection, int(word), domains)
-        if type_ == _MONEY:
-            type_, text = _NUMERIC, re.sub("[$,]", "", text)
         loads.set_loader_types([type_], Format.TEXT)
         try:
+            if type_ == _MONEY:
+                return Decimal(re.sub("[$,]", "", text)).scaleb(2 - _decimals(connection, domains))
             return loads.load_sequence([text.encode(errors="surrogateescape")])[0]
-        except psycopg.DataError:
+        except (psycopg.DataError, ArithmeticError):
             return text
 
     return decode
 
 
-_MONEY, _NUMERIC = 790, 1700
-"""A log has money as the locale C writes it; a trigger casts it. Source: PostgreSQL, src/include/catalog/pg_type.dat."""
+_MONEY = 790
+"""Only a log has its text, as the locale C writes it: a trigger casts money to a number.
+
+Source: PostgreSQL, src/include/catalog/pg_type.dat.
+"""
 _LAST = 2**32 - 1
 _FIRST_OF_USERS = 16_384
 """Below are PostgreSQL's own types. Source: PostgreSQL, src/include/access/transam.h, FirstNormalObjectId."""
+
+
+def _decimals(connection: Connection, known: dict[int, int]) -> int:
+    """Decimals of money in rows: those of the database's locale, where C has two."""
+    if _MONEY not in known:
+        query = "SELECT pg_catalog.scale(CAST(CAST(0 AS money) AS numeric))"
+        known[_MONEY] = int(connection.exec_driver_sql(query).scalar_one())
+    return known[_MONEY]
 
 
 def _base_type(connection: Connection, oid: int, base_types: dict[int, int]) -> int:

@@ -312,6 +312,10 @@ class Stream(Protocol):
     def close(self) -> None: ...
 
 
+_TEXTS = {**TEXTS, "lc_monetary": "C"}
+"""Settings of a reader of the log: it has a column's own text, which for money depends on the locale."""
+
+
 class SlotStream:
     """Streams a slot from its confirmed position. For one thread at a time. Only `confirm` confirms anything."""
 
@@ -388,10 +392,8 @@ class SlotStream:
 
     def _settings(self) -> Mapping[str, str]:
         encoding = self._connection.parameter_status(b"server_encoding")
-        # The log has a column's own text, and no cast reads money without its signs (engines/postgresql/capture.py).
         return {
-            **TEXTS,
-            "lc_monetary": "C",
+            **_TEXTS,
             "client_encoding": "SQL_ASCII" if encoding == _ANY_BYTES else "UTF8",
         }
 
@@ -505,7 +507,7 @@ class PolledSlot:
 
     def _look(self) -> None:
         def work(connection: Connection, _: Ddl) -> list[Received]:
-            for setting, value in TEXTS.items():
+            for setting, value in _TEXTS.items():
                 connection.exec_driver_sql(f"SET LOCAL {setting} = '{value}'")
             # First: everything committed by then is among the changes.
             end, now = connection.execute(_END).one()
