@@ -476,6 +476,6 @@ def _run(
             daemon.run(once=once)
             if once:
                 children.wait()
-                daemon.left = min(daemon.left, report.marks.state().waiting)
+                daemon.recount(report.marks.state().waiting)
     for printed in filter(None, children.printed):
         report.others.update(json.loads(printed)["worked"])

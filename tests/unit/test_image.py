@@ -21,7 +21,6 @@ DEVELOPING = {
     "ministack",
     "pytest",
     "mypy",
-    "ruff",
     "uv",
     "testcontainers",
     "hypothesis",

@@ -157,6 +157,10 @@ class Daemon:
         self.left = waiting if waited_s > relay.options.lease_s + _GRACE_S else 0
         return not waiting or bool(self.left)
 
+    def recount(self, waiting: int) -> None:
+        """So many marks wait now: other processes have finished some of those that were left to them."""
+        self.left = min(self.left, waiting)
+
     def _wait(self, wait_s: float) -> None:
         if self.stop.wait(wait_s):
             raise Interrupted("stopped before it began; the changes stay pending")
