@@ -15,6 +15,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from migrator.cli.text import OTHER_MAPPING
 from migrator.mapping.model.instances import Advance, Newest, Standing
 from migrator.mapping.model.journal import Page, Run, Tally
 from migrator.mapping.model.live import MARKS_COUNTED, Marks, MarksState, OpenFindings, SlotLag, Writer
@@ -306,7 +307,7 @@ class Lag(Struct, frozen=True):
         if self.unverified:
             yield f"warning: {self.unverified}"
         if self.newest is not None and revision not in (None, self.newest.revision.mapping):
-            yield "the job's writers work by another mapping than the job's file; see `migrator capture status`"
+            yield OTHER_MAPPING
 
     @property
     def at_work(self) -> list[Writer]:

@@ -41,6 +41,9 @@ _NAME = 8
 own."""
 
 
+OTHER_MAPPING = "the job's writers work by another mapping than the job's file; see `migrator capture status`"
+
+
 class FittedTable(Table):
     """A table without a box. Numbers, which are right-aligned, are never folded."""
 

@@ -19,6 +19,7 @@ from migrator.cli import options as cli
 from migrator.cli.command_line import print_json
 from migrator.cli.runs import RunEnd, print_found
 from migrator.cli.runs_text import print_verify, print_verify_verdict, verify_data
+from migrator.cli.text import OTHER_MAPPING
 from migrator.commands.processes import (
     STILL,
     Joining,
@@ -136,6 +137,8 @@ def _drive(
     identity = runs.identity_of("verify", session, table_id, entities, asked.scope)
     # Before the run begins: an unreachable source or a bad option must not leave a run.
     captured = _captured(session, options)
+    if captured and session.revisions.standing() in ("new", "old"):
+        cli.say(OTHER_MAPPING)
     rechecked = recheck_of(session, session.live, options["settle_s"]) if captured else STILL
     stage = stage_of(session, lease, _options(session, asked), cli.progress(), *rechecked)
     run = begun_run(session, identity, captured, again=options["restart"])

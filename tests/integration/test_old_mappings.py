@@ -130,6 +130,8 @@ def test_every_status_command_names_the_mapping_in_use(shop: Project) -> None:
     assert (said(job), said(old)) == (("newest", "ok"), ("old", "failed"))
     assert pins.said(shop.done("status", old).out, "work")
     assert "work by another mapping" not in shop.done("status", job).out
+    assert pins.said(shop.run("verify", old).err, "work")
+    assert "work by another mapping" not in shop.run("verify", job).err
     assert pins.said(shop.run("capture", "status", old).out, "gone")
 
 
