@@ -102,7 +102,7 @@ class Project:
             ended = self.run(*words)
             if ended.code != STOPPED:
                 break
-        assert ended.code == 0, ended.err[-3000:]
+        assert ended.code == 0, (ended.out + ended.err)[-3000:]
         return ended
 
     def store(self) -> DynamoStore:
