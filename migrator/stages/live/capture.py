@@ -15,8 +15,9 @@ from migrator.runtime.logs import get_logger
 MEANINGS = {
     "captured": "every change is captured",
     "services": "services that use the adapter capture their changes",
-    "missing": "a trigger is missing, the table is not published, or the log lacks its changes; they are not captured; run"
-    " `migrator capture install`, then `migrator verify --repair` for what changed meanwhile",
+    "missing": "a trigger is missing or not shown to this user, the table is not published, or its changes are not"
+    " in the log; they are not captured; run `migrator capture install`, then `migrator verify --repair` for what"
+    " changed meanwhile",
     "partition": "every row's change is captured; a TRUNCATE of this partition alone, which came since the install,"
     " is not, and its items stay; run `migrator capture install`, then `migrator verify --repair` if it was truncated",
     "stale": "the mapping, the table's columns or what their values are made by changed since: a column that"
