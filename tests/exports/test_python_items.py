@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from migrator.features.exports.python.expressions import Names
-from migrator.features.exports.python.module import python_module
+from migrator.features.exports.python.module import formatted, python_module
 from migrator.mapping.items.items import items_for
+from migrator.runtime.errors import SettingsError
 from tests.designs.golden import exactly
 from tests.exports.generated import items_of, loaded, row_model, row_of
 from tests.exports.shop import SHOP
@@ -63,3 +64,18 @@ def test_names_that_linters_refuse_get_an_underscore() -> None:
         "row_",
         "L",
     ]
+
+
+def test_a_module_of_the_working_directory_does_not_run_in_place_of_ruff(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("ruff.py", "sysconfig.py"):
+        (tmp_path / name).write_text("raise SystemExit(1)")
+    monkeypatch.chdir(tmp_path)
+    assert formatted("a=1") == "a = 1\n"
+
+
+def test_text_that_ruff_refuses_is_an_error_with_its_reason() -> None:
+    with pytest.raises(SettingsError) as refused:
+        formatted("def (")
+    assert "\n" not in str(refused.value)

@@ -459,10 +459,10 @@ def python_module(model: Model, head: Sequence[str], job: str, *, after: bool) -
         for code in rows
         if "put" in code.methods and "read" not in code.methods
     ]
-    return f"{comment('#', [*head, 'fmt: off'])}\n\n{_formatted(text)}", left_out
+    return f"{comment('#', [*head, 'fmt: off'])}\n\n{formatted(text)}", left_out
 
 
-def _formatted(text: str) -> str:
+def formatted(text: str) -> str:
     # Without the working directory, whose modules could have names of the library's.
     command = [sys.executable, "-P", "-m", "ruff", "format", "--isolated", "--line-length=100", "-"]
     ended = subprocess.run(command, input=text.encode(), capture_output=True, check=False)
