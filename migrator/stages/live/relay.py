@@ -246,9 +246,11 @@ class Relay:
             for mark in marks:
                 if mark.is_of_whole_table:
                     self._spread(mark, worked)
-            self._work(
-                [(mark, reach) for mark in rows if (reach := self._reached(mark, worked)) is not None], worked
-            )
+            reached = [(mark, reach) for mark in rows if (reach := self._reached(mark, worked)) is not None]
+            # Apart: a mark that fails again has all that are with it read and written several times.
+            for is_retried in (False, True):
+                if works := [(mark, reach) for mark, reach in reached if (mark.tries > 0) is is_retried]:
+                    self._work(works, worked)
             took_s = self.clock() - started
             worked.changes = [(name, age_s + took_s) for name, age_s in worked.changes]
             self._size = self._next_size(took_s, is_full=len(marks) == size)

@@ -190,6 +190,20 @@ def test_one_mark_in_trouble_costs_its_neighbours_few_tickets() -> None:
     assert shop.tickets.highest() - before == 1 + 2 * 6
 
 
+def test_marks_that_fail_again_cost_others_nothing() -> None:
+    shop = Shop(wait_s=0.0)
+    shop.refresh.store = Refusing(shop.checked.mapping.table, no_fence)
+    shop.change("users", 2, name="Ann")
+    assert shop.relay.once().put_back == 1
+    for number in range(3, 67):
+        shop.change("users", number, name="Ann")
+    before = shop.tickets.highest()
+    worked = shop.relay.once()
+    assert (worked.finished, worked.put_back) == (64, 1)
+    # All of them, and the one that has failed before.
+    assert shop.tickets.highest() - before == 2
+
+
 class Slow(FakeStore):
     """Takes `takes_s` for every write."""
 
