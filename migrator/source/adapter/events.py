@@ -36,7 +36,7 @@ from migrator.source.adapter.marks import (
     leave_marks,
     made_alone,
 )
-from migrator.source.adapter.statement import may_write, words_of
+from migrator.source.adapter.statement import appended, may_write, words_of
 from migrator.source.adapter.tables import watched_tables
 from migrator.source.engines.catalogue import Place
 from migrator.source.engines.connect import engine_of
@@ -210,7 +210,7 @@ class EventHooks:
         if pending is None or not pending.is_alone:
             return False
         driver = driver_of(context.root_connection)
-        text = statement.rstrip().rstrip(";") + pending.returning if driver.has_returning else statement
+        text = appended(statement, pending.returning, driver.dialect) if driver.has_returning else statement
         count = 0
         for parameter_set in parameters:
             cursor.execute(text, parameter_set)
@@ -233,10 +233,10 @@ class EventHooks:
             or not engine_of(context.dialect.name).outcomes.returns_keys
         ):
             return False
-        with closing(driver_of(context.root_connection).connection.cursor()) as own:
+        driver = driver_of(context.root_connection)
+        with closing(driver.connection.cursor()) as own:
             adapter_driver.exempt(own)
-            text = statement.rstrip().rstrip(";") + pending.returning
-            own.execute(text, *rest[:-1])
+            own.execute(appended(statement, pending.returning, driver.dialect), *rest[:-1])
             pending.made = [tuple(row) for row in plain(own)]
             context._rowcount = own.rowcount
         return True

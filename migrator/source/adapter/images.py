@@ -411,8 +411,8 @@ class RowImages(Struct, frozen=True):
         return engine_of(self.tables.dialect).outcomes.compares_types
 
     def place(self, place: Place) -> str:
-        parts = [place.schema, place.name] if place.schema is not None else [place.name]
-        return ".".join(self.ddl.quoted(part) for part in parts if part is not None)
+        schema = place.schema or engine_of(self.tables.dialect).sessions.own_schema
+        return ".".join(self.ddl.quoted(part) for part in (schema, place.name) if part)
 
 
 def _enums(table: CapturedTable) -> dict[str, str]:

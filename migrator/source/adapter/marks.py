@@ -173,6 +173,8 @@ class StatementOutcome(Struct, frozen=True):
             return []
         self._refuse_unseen(before, after)
         if count and self._may_meet_others(before) and self._met_others(count, before, after, moved):
+            if not names_this_table(self.driver, self.images, statement):
+                return []
             raise self._came_between()
         changed = list(compared(statement.table, before, after, moved))
         return [*changed, *self._reached(list(after))]
@@ -665,10 +667,9 @@ class Marking(Struct, frozen=True):
                 state |= self.images.met(driver, statement.table, keys, columns)
             pending.own_keys = list(state)
             self._reach(driver, pending)
-        elif not statement.says_inserted and not statement.returned:
+        elif not statement.says_inserted and not statement.write.returned:
             names = ", ".join(self.images.ddl.quoted(name) for name in statement.table.key)
-            # On a line of its own, since the statement may end in a comment.
-            pending.returning = f"\nRETURNING {names}"
+            pending.returning = f"RETURNING {names}"
 
     def _before_change(self, driver: Driver, pending: Pending) -> None:
         write, table = pending.statement.write, pending.statement.table

@@ -312,8 +312,10 @@ class TreeReader:
 
     def _by_where(
         self, action: Action, target: exp.Table, opaque: str, assigned: Mapping[str, StatementValue | None]
-    ) -> StatementWrite:
+    ) -> StatementWrite | None:
         has_where, alias = self.tree.args.get("where") is not None, target.args.get("alias")
+        if _selects_nothing(self.tree):
+            return None
         return StatementWrite(
             action,
             *self.place(target),
@@ -457,6 +459,47 @@ def _conjuncts(condition: Node) -> Iterator[Node]:
             yield node
 
 
+# ── Conditions that no row meets: SQLAlchemy writes them for IN with an empty list, and for false() ──
+
+
+def _selects_nothing(tree: Node) -> bool:
+    where = tree.args.get("where")
+    return where is not None and any(_is_never(test) for test in _conjuncts(where.this))
+
+
+def _is_never(test: Node) -> bool:
+    if isinstance(test, exp.In):
+        return _has_no_rows(test)
+    if isinstance(test, (exp.EQ, exp.NEQ)):
+        left, right = _constant(test.this), _constant(test.expression)
+        return None not in (left, right) and (left == right) == isinstance(test, exp.NEQ)
+    return _constant(test) == 0
+
+
+def _has_no_rows(test: exp.In) -> bool:
+    given = {name for name, value in test.args.items() if value and name != "this"}
+    if given != {"query"}:
+        return not given
+    query = test.args["query"].unnest()
+    clauses = {name for name, value in query.args.items() if value}
+    # Without rows, an aggregate and HAVING still return one.
+    return (
+        isinstance(query, exp.Select)
+        and clauses <= {"expressions", "from_", "where"}
+        and all(isinstance(_bare(value), (exp.Literal, exp.Null)) for value in query.expressions)
+        and _selects_nothing(query)
+    )
+
+
+def _constant(value: Node) -> int | None:
+    """A whole number or truth value in the statement itself."""
+    bare = _bare(value) if isinstance(value, exp.Paren) else value
+    if isinstance(bare, exp.Boolean):
+        return int(bare.this)
+    is_whole = isinstance(bare, exp.Literal) and not bare.is_string and bare.this.isdecimal()
+    return int(bare.this) if is_whole else None
+
+
 # ── From a statement's text to its write ──
 
 _COMMENT = re.compile(r"/\*|\*/|--[^\n]*|#[^\n]*")
@@ -502,6 +545,18 @@ def _head(text: str, dialect: str) -> int:
         else:
             break
     return at
+
+
+def appended(text: str, clause: str, dialect: str) -> str:
+    """The statement with a clause at its end: before semicolons, and not in a comment."""
+    bare = engine_of(dialect).statements.quotes.sub(_blanked, text)
+    end = len(bare.rstrip("; \t\r\n\f\v"))
+    rest = (" " if mark == ";" else char for char, mark in zip(text[end:], bare[end:], strict=True))
+    return f"{text[:end]}{''.join(rest)}\n{clause}"
+
+
+def _blanked(quoted: re.Match[str]) -> str:
+    return (" " if _COMMENT.match(quoted[0]) else "x") * len(quoted[0])
 
 
 def may_write(text: str, dialect: str) -> bool:
@@ -576,9 +631,18 @@ def _plain(statement: Numbered, spoken: StatementStyle) -> tuple[Numbered, bool]
         text = match[1] + text[match.end() :]
     if text[:7].upper() == "REPLACE":
         text = "INSERT" + text[7:]
-    if rules.overriding is not None:
-        text = rules.overriding.sub("", text, count=1)
+    if rules.reworded is not None:
+        text = _reworded(text, *rules.reworded, rules.quotes)
     return replace(statement, text=text), ignores
+
+
+def _reworded(text: str, words: re.Pattern[str], others: str, quotes: re.Pattern[str]) -> str:
+    quoted = [match.span() for match in quotes.finditer(text)]
+
+    def other(match: re.Match[str]) -> str:
+        return match[0] if any(start <= match.start() < end for start, end in quoted) else others
+
+    return words.sub(other, text)
 
 
 def _hidden(word: str, words: frozenset[str]) -> Written:

@@ -466,7 +466,8 @@ class Statements(Struct, frozen=True):
     `bound`: placeholders of drivers that do not format by %.
     `quotes`: quoted text and comments.
     `runs_comments`: some comments are executed.
-    `modifiers`: words after the first one that sqlglot cannot parse, `overriding`: such words further on.
+    `modifiers`: words after the first one that sqlglot cannot parse.
+    `reworded`: such words further on, and equal ones that it can.
     `deletes_by_using`: DELETE … USING deletes rows of several tables.
     `decimals_are_floats`: numbers with a point are floats.
     `quotes_by_session`: the meaning of double quotes depends on the session.
@@ -480,7 +481,7 @@ class Statements(Struct, frozen=True):
     nests_comments: bool
     runs_comments: bool
     modifiers: re.Pattern[str] | None
-    overriding: re.Pattern[str] | None
+    reworded: tuple[re.Pattern[str], str] | None
     deletes_by_using: bool
     tables_keep_case: bool
     decimals_are_floats: bool
@@ -504,6 +505,7 @@ class Sessions(Struct, frozen=True):
     `home`: SQL for the schema that a name without a schema (at {name}) resolves to.
     `has_search_path`: that schema may differ by name.
     `keeps_last_id`: LAST_INSERT_ID() must stay the service's.
+    `own_schema`: before the names of tables that have no schema, since a temporary table may hide them.
     """
 
     drivers: tuple[str, ...]
@@ -519,6 +521,7 @@ class Sessions(Struct, frozen=True):
     home: str
     has_search_path: bool
     keeps_last_id: bool
+    own_schema: str = ""
 
 
 Lock = Literal["key", "row", "own", "met", "upserted", "none"]

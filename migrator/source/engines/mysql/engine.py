@@ -108,7 +108,8 @@ STATEMENTS = base.Statements(
         r"(?i)(INSERT|REPLACE|UPDATE|DELETE)"
         r"((?:\s+(?:LOW_PRIORITY|DELAYED|HIGH_PRIORITY|QUICK|IGNORE))+)(?=\s)"
     ),
-    overriding=None,
+    # sqlglot takes VALUES after a parenthesis for a query.
+    reworded=(re.compile(r"(?i)\(\s*VALUES(?=\s*\()"), "(VALUE"),
     deletes_by_using=True,
     # Whether the case of table names matters depends on the server.
     tables_keep_case=True,

@@ -90,7 +90,7 @@ STATEMENTS = base.Statements(
     nests_comments=True,
     runs_comments=False,
     modifiers=None,
-    overriding=re.compile(r"(?i)\bOVERRIDING\s+SYSTEM\s+VALUE(?=\s+(?:VALUES|SELECT)\b)"),
+    reworded=(re.compile(r"(?i)\bOVERRIDING\s+SYSTEM\s+VALUE(?=\s+(?:VALUES|SELECT)\b)"), ""),
     deletes_by_using=False,
     tables_keep_case=False,
     decimals_are_floats=False,

@@ -503,7 +503,7 @@ STATEMENTS = base.Statements(
     nests_comments=False,
     runs_comments=False,
     modifiers=None,
-    overriding=None,
+    reworded=None,
     deletes_by_using=False,
     tables_keep_case=False,
     # SQLite stores all decimals as floats, and its driver takes no Decimal.
@@ -525,9 +525,11 @@ SESSIONS = base.Sessions(
     # sqlite3 begins no transaction before a SELECT, so what it reads might change.
     begins="BEGIN IMMEDIATE",
     charset="",
-    home="",
+    home="SELECT 'temp' FROM temp.sqlite_master WHERE type IN ('table', 'view')"
+    " AND '\"' || replace(name, '\"', '\"\"') || '\"' = {name} COLLATE NOCASE",
     has_search_path=False,
     keeps_last_id=False,
+    own_schema="main",
 )
 OUTCOMES = base.Outcomes(
     locks=dict.fromkeys(("key", "row", "own", "met", "upserted", "none"), ""),
