@@ -50,7 +50,8 @@ def test_replay_queries_both_sides_and_finds_differences(shop: Shop) -> None:
     assert len(clean["patterns"]) == PATTERNS
     made.done("doctor", shop.job)
     shop.tables.put(shop.real["Lines"], [{"order_id": "o1", "line": 1, "sku": "another"}])
-    asked = ("shadow", "replay", shop.job, "--pattern", "one_line", "--sample", "500", "--settle", "0")
+    words = ("--pattern", "one_line", "--sample", "500", "--seed", "1", "--settle", "0")
+    asked = ("shadow", "replay", shop.job, *words)
     assert made.run(*asked).code == 1
     made.done("relay", shop.job, "--once")
     made.done(*asked)
