@@ -44,15 +44,17 @@ _THROTTLED = (
 
 
 class DescribedIndex(Struct, frozen=True):
-    """`key`: attribute names.
+    """`key`: each attribute with its type (S, N or B). Items without one of them are not in the index.
     `whole`: contains all attributes of an item.
     `is_local`: supports consistent reads.
+    `partition`: number of attributes, the first ones, of the partition key.
     """
 
     name: str
-    key: tuple[str, ...]
+    key: Mapping[str, str]
     whole: bool
     is_local: bool
+    partition: int = 1
 
 
 class DescribedTable(Struct, frozen=True):
@@ -97,8 +99,11 @@ class TableReader:
         ready = [index for index in others if index.get("IndexStatus", "ACTIVE") == "ACTIVE"]
         return DescribedTable(
             str(found.get("TableId") or found.get("TableArn")),
-            {name: types[name] for name in _names(found)},
-            (*(_index(index, is_local=True) for index in local), *map(_index, ready)),
+            _key(found, types),
+            (
+                *(_index(index, types, is_local=True) for index in local),
+                *(_index(index, types) for index in ready),
+            ),
             int(found.get("ItemCount", 0)),
             int(found.get("TableSizeBytes", 0)),
         )
@@ -203,13 +208,15 @@ class TableReader:
             raise in_words(error, operation, table, self.client.meta.endpoint_url) from None
 
 
-def _index(index: Mapping[str, Any], *, is_local: bool = False) -> DescribedIndex:
+def _index(index: Mapping[str, Any], types: Mapping[str, str], *, is_local: bool = False) -> DescribedIndex:
     whole = index.get("Projection", {}).get("ProjectionType") == "ALL"
-    return DescribedIndex(index["IndexName"], _names(index), whole, is_local)
+    partition = sum(part["KeyType"] == "HASH" for part in index["KeySchema"])
+    return DescribedIndex(index["IndexName"], _key(index, types), whole, is_local, partition)
 
 
-def _names(of: Mapping[str, Any]) -> tuple[str, ...]:
-    return tuple(part["AttributeName"] for part in sorted(of["KeySchema"], key=lambda part: part["KeyType"]))
+def _key(of: Mapping[str, Any], types: Mapping[str, str]) -> dict[str, str]:
+    parts = sorted(of["KeySchema"], key=lambda part: str(part["KeyType"]))
+    return {part["AttributeName"]: types[part["AttributeName"]] for part in parts}
 
 
 # ── The stream of one DynamoDB table: its shards, places in them, and pages of records, with our errors for AWS's ──

@@ -45,7 +45,10 @@ from tests.support_source import (
 )
 
 READ = (REGION, CUSTOMER, SHELF, PURCHASE, LINE, NODE, PAIR)
-INDEXES = {"purchase": {"ByCustomer": {"customer_id": "N"}}}
+INDEXES = {
+    "purchase": {"Deleted": {"customer_id": "N", "deleted_at": "S"}, "ByCustomer": {"customer_id": "N"}}
+}
+"""The first one lacks the purchases that are not deleted."""
 ON_SHELVES = list_of(
     "lines", LINE, LINES, ["product", "shelf.label"], joins=[SHELF_OF_LINE], order_by=["product"]
 )
@@ -196,6 +199,21 @@ def test_page_with_a_relay_sees_children_written_after_the_last(dynamodb_url: st
         tables.put(real[LINE.name], documents_of(LINE, [child]))
         after = sum(len(tree[-1]) for tree in source.read_page(plan, None, None))
     assert after - before == is_beside
+
+
+@pytest.mark.parametrize("house", ["", "x" * 2049], ids=["empty", "too long"])
+def test_parent_that_no_key_can_name_is_missing(dynamodb_url: str, house: str) -> None:
+    mark = secrets.token_hex(3)
+    real = {table.name: f"{mark}-{table.name}" for table in (SHELF, LINE)}
+    plan, rows = plan_declared(PLANS["a parent by two columns"]), rows_of_the_schema()
+    lines = [{**row, "house": house} if row["Line No"] == 1 else row for row in rows[LINE.real]]
+    with old_tables(dynamodb_url) as tables:
+        tables.make(real[SHELF.name], key_types(SHELF), documents_of(SHELF, rows[SHELF.real]))
+        tables.make(real[LINE.name], key_types(LINE), documents_of(LINE, lines))
+        read = tables.source(list(map(declared, (SHELF, LINE))), real).read_page(plan, None, None)
+    assert len(read) == len(lines)
+    assert {tree[-1] for tree in read if tree[1] == 1} == {None}
+    assert any(tree[-1] for tree in read if tree[1] != 1)
 
 
 @pytest.mark.parametrize(

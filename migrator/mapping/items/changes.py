@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterator, Sequence
 
-from migrator.mapping.items.filters import FilterContext
+from migrator.mapping.items.filters import FilterContext, takes_null
 from migrator.mapping.items.rows import RowPlaces
 from migrator.mapping.model.facts import (
     Captured,
@@ -16,7 +16,7 @@ from migrator.mapping.model.facts import (
     TableFacts,
 )
 from migrator.mapping.model.instances import MarkedColumns
-from migrator.mapping.model.mapping import ItemDesign, Mapping, paths_in
+from migrator.mapping.model.mapping import ItemDesign, Mapping, paths_in, uses_in
 from migrator.runtime.values import replace
 
 
@@ -70,6 +70,18 @@ def decided_elsewhere(plan: EntityPlan, design: ItemDesign) -> bool:
 
 def key_paths(plan: EntityPlan) -> tuple[str, ...]:
     return tuple(dict.fromkeys(paths_in(template for item in plan.entity.items for template in item.key)))
+
+
+def needed_columns(plan: EntityPlan) -> set[str]:
+    """Columns of the root row without which it has no items: a NULL excludes each of them, or refuses the row."""
+    needed = {column.name for column, allowed in plan.where if allowed is None or None not in allowed}
+    return needed | _own_columns(plan).intersection(*map(_needed_by, plan.entity.items))
+
+
+def _needed_by(item: ItemDesign) -> set[str]:
+    conditions = {one.path for one in item.when if one.allowed is None or None not in one.allowed}
+    refs = [use.ref for template in item.key for use in uses_in(template)]
+    return conditions | {path for ref in refs if not takes_null(ref) for path in ref.paths}
 
 
 def image_places(mapping: Mapping, plan: EntityPlan) -> RowPlaces:

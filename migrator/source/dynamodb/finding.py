@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
+from itertools import chain, repeat, takewhile
 from types import NoneType
 from typing import Any, Literal
 
@@ -17,7 +18,7 @@ from migrator.mapping.items.wire import decode, number_text
 from migrator.mapping.language.documents import TYPE_NAMES, held_as, key_type
 from migrator.mapping.model.edges import WiredItem
 from migrator.mapping.model.facts import Column, TableFacts
-from migrator.mapping.model.table import SourceKey, decode_key
+from migrator.mapping.model.table import PARTITION_KEY_BYTES, SORT_KEY_BYTES, SourceKey, decode_key
 from migrator.runtime.errors import MissingNameError, UnfitValueError
 from migrator.runtime.retry import RateLimit, Retry, in_context
 
@@ -69,11 +70,12 @@ def _at(item: WiredItem, path: str) -> Wire | Undecodable | None:
 # ── keys ──
 
 
-def wire_value(value: Any, type_: str) -> Wire | None:
+def wire_value(value: Any, type_: str, most_bytes: int) -> Wire | None:
+    """None for a value that no key holds: DynamoDB refuses a whole request with an empty or too long one."""
     if type_ == "S" and isinstance(value, str):
-        return {"S": value}
+        return {"S": value} if 0 < len(value.encode()) <= most_bytes else None
     if type_ == "B" and isinstance(value, (bytes, bytearray, memoryview)):
-        return {"B": bytes(value)}
+        return {"B": bytes(value)} if 0 < len(value) <= most_bytes else None
     if type_ == "N" and isinstance(value, (int, Decimal)) and not isinstance(value, bool):
         # Without an exponent, as DynamoDB returns numbers: a server that compares texts also finds the key.
         return {"N": format(Decimal(number_text(value)), "f")}
@@ -84,8 +86,10 @@ def wired_key(
     table: TableFacts, values: Mapping[str, Any], names: Sequence[str] | None = None
 ) -> WiredItem | None:
     """`names`: of attributes of an index; of the table's own key without them."""
+    limits = chain((PARTITION_KEY_BYTES,), repeat(SORT_KEY_BYTES))
     wired = {
-        name: wire_value(values.get(name), key_type_of(table, name)) for name in names or table.primary_key
+        name: wire_value(values.get(name), key_type_of(table, name), most_bytes)
+        for name, most_bytes in zip(names or table.primary_key, limits, strict=False)
     }
     return None if None in wired.values() else wired
 
@@ -138,17 +142,28 @@ class AccessPath(Struct, frozen=True):
         return f"{by}, by {on} ({', '.join(self.key)})"
 
 
-def way_by(columns: Sequence[str], described: DescribedTable) -> AccessPath:
-    """The cheapest one: an index is usable if one of the columns is its partition key."""
+def way_by(columns: Mapping[str, str], described: DescribedTable, filled: Collection[str] = ()) -> AccessPath:
+    """The cheapest one that finds every document. An index does so if the table's key, the columns and `filled`
+    contain its whole key: documents without a part of it are not in the index.
+
+    `columns`: with their key types. `filled`: columns that all wanted documents have.
+    """
     table_key = tuple(described.key)
-    if set(table_key) <= set(columns):
+    if columns.keys() >= set(table_key):
         return AccessPath("key", table_key)
-    for index in (None, *described.indexes):
-        names = table_key if index is None else index.key
-        if names[0] in columns:
-            key = tuple(name for name in names if name in columns)
-            return AccessPath("query", key) if index is None else AccessPath("index", key, index)
+    if table_key[0] in columns:
+        return AccessPath("query", table_key[:1])
+    there = {*table_key, *columns, *filled}
+    for index in described.indexes:
+        asked = _asked_of(index, columns)
+        if len(asked) >= index.partition and there.issuperset(index.key):
+            return AccessPath("index", asked, index)
     return AccessPath("scan")
+
+
+def _asked_of(index: DescribedIndex, columns: Mapping[str, str]) -> tuple[str, ...]:
+    """The first attributes of the index that are columns of the same type; it contains no values of another."""
+    return tuple(takewhile(lambda name: columns.get(name) == index.key[name], index.key))
 
 
 class Finder:
@@ -178,8 +193,9 @@ class Finder:
             self._described[table.name] = self.reader.describe(self.real_name(table))
         return self._described[table.name]
 
-    def way(self, table: TableFacts, columns: Sequence[str]) -> AccessPath:
-        return way_by(columns, self.described(table))
+    def way(self, table: TableFacts, columns: Sequence[str], filled: Collection[str] = ()) -> AccessPath:
+        types = {name: key_type_of(table, name) for name in columns}
+        return way_by(types, self.described(table), filled)
 
     def by_keys(self, table: TableFacts, keys: Iterable[WiredItem]) -> dict[Values, WiredItem]:
         wanted = {name_of(key): key for key in keys}
@@ -187,13 +203,17 @@ class Finder:
         return {name_of({name: item[name] for name in table.primary_key}): item for item in found}
 
     def find(
-        self, table: TableFacts, columns: Sequence[str], wanted: Iterable[Values]
+        self,
+        table: TableFacts,
+        columns: Sequence[str],
+        wanted: Iterable[Values],
+        filled: Collection[str] = (),
     ) -> dict[Values, list[WiredItem]]:
-        """Documents by their values of the columns. A tuple with a None matches nothing."""
+        """Documents by their values of the columns. A tuple with a None matches nothing. `filled`: as of way_by."""
         asked = [values for values in dict.fromkeys(wanted) if None not in values]
         if not asked:
             return {}
-        way = self.way(table, columns)
+        way = self.way(table, columns, filled)
         if way.kind == "scan":
             return self.grouped(table, columns, frozenset(asked))
         if way.kind == "key":

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from random import Random
 from typing import Any
 
 from msgspec import Struct
 
+from migrator.mapping.items.changes import needed_columns
 from migrator.mapping.items.values import Undecodable
 from migrator.mapping.items.wire import encode
 from migrator.mapping.language.document import Document
@@ -93,7 +94,7 @@ class DocumentAnswers:
         except MissingNameError as error:
             return str(error)
         real = self.finder.real_name(asked.plan.table)
-        keys = {index.name: index.key for index in described.indexes}
+        keys = {index.name: tuple(index.key) for index in described.indexes}
         if name not in keys:
             return f"table {real} has no index {name}; its indexes: {', '.join(keys) or 'none'}"
         wanted = tuple(attribute.name for attribute in design.indexes[0].attributes)
@@ -479,7 +480,7 @@ class DocumentSource(DocumentAnswers, WholeRows):
                 how = "once, and kept in memory" if self._shared else f"{times:,} times, once for each page"
                 size = self.finder.described(table)
                 cost = f"{size.items:,} documents, {size.bytes:,} bytes, {self.scan_units(table):,.0f} read units"
-                why = f"no key and no index of it begins with {' or '.join(ours)}"
+                why = f"neither its key nor an index of all its documents begins with {' or '.join(ours)}"
                 what = f"{self.finder.real_name(table)} is scanned as a whole, {how} ({cost}): {why}"
                 told[table.name] = (times, what)
         return [what for _, what in told.values()]
@@ -494,7 +495,7 @@ class DocumentSource(DocumentAnswers, WholeRows):
 
     def goes_by_index(self, plan: EntityPlan) -> bool:
         """Whether a global index finds rows. It lags its table, so changes are processed a second time."""
-        ways = (self.finder.way(table, columns) for table, columns in _found_by(plan))
+        ways = (self.finder.way(*found_by) for found_by in _found_by(plan))
         return any(way.index is not None and not way.index.is_local for way in ways)
 
     # ── other forms of the same ──
@@ -523,23 +524,26 @@ class DocumentSource(DocumentAnswers, WholeRows):
             self.finder.reader.client.close()
 
 
-def _found_by(plan: EntityPlan) -> Iterator[tuple[TableFacts, list[str]]]:
-    yield from _found_by_joins(plan)
+def _found_by(plan: EntityPlan) -> Iterator[tuple[TableFacts, list[str], Collection[str]]]:
+    """Tables with the columns by which documents are found, and those that the documents certainly have."""
+    filled = needed_columns(plan)
+    yield from _found_by_joins(plan, filled)
     for collection in plan.collections:
-        yield collection.table, [ours for ours, _ in collection.link]
+        yield collection.table, [ours for ours, _ in collection.link], ()
         # A climb goes up and down in one table, the root's own.
-        yield (
-            collection.table if collection.collection.kind == "climb" else plan.table,
-            [theirs for _, theirs in collection.link],
-        )
-        yield from _found_by_joins(collection)
+        is_climb = collection.collection.kind == "climb"
+        table = collection.table if is_climb else plan.table
+        yield table, [theirs for _, theirs in collection.link], () if is_climb else filled
+        yield from _found_by_joins(collection, ())
 
 
-def _found_by_joins(plan: EntityPlan | CollectionPlan) -> Iterator[tuple[TableFacts, list[str]]]:
+def _found_by_joins(
+    plan: EntityPlan | CollectionPlan, filled: Collection[str]
+) -> Iterator[tuple[TableFacts, list[str], Collection[str]]]:
     tables = tables_of(plan)
     for join in plan.joins:
-        yield join.table, [own for _, own in join.on]
-        yield tables[join.parent], [parent for parent, _ in join.on]
+        yield join.table, [own for _, own in join.on], ()
+        yield tables[join.parent], [parent for parent, _ in join.on], () if join.parent else filled
 
 
 _Chosen = tuple[WiredItem, "bool | Undecodable"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from decimal import Context, Decimal
 from functools import reduce
 from threading import Lock
@@ -10,6 +10,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from migrator.mapping.items.changes import needed_columns
 from migrator.mapping.items.values import Undecodable
 from migrator.mapping.model.edges import WiredItem
 from migrator.mapping.model.facts import (
@@ -223,14 +224,15 @@ def roots_of(
     finder: Finder, plan: EntityPlan, lookup: Lookup, values: Sequence[Sequence[Any]]
 ) -> list[WiredItem]:
     wanted = [tuple(row) for row in values if all(value is not None for value in row)]
+    filled = () if lookup.climb else needed_columns(plan)
     if lookup.is_root:
         return _items(finder, plan.table, tuple(column.real for column in plan.key), wanted)
     if lookup.collection is not None:
         table, link = lookup.collection.table, lookup.collection.link
         children = _back(finder, table, lookup.collection.joins, lookup.parent, lookup.columns, wanted)
         ours, theirs = zip(*link, strict=True)
-        return _items(finder, plan.table, theirs, _held(table, ours, children))
-    found = _back(finder, plan.table, plan.joins, lookup.parent, lookup.columns, wanted)
+        return _items(finder, plan.table, theirs, _held(table, ours, children), filled)
+    found = _back(finder, plan.table, plan.joins, lookup.parent, lookup.columns, wanted, filled)
     return found if lookup.climb is None else _below(finder, lookup.climb, found)
 
 
@@ -241,15 +243,16 @@ def _back(
     alias: str,
     columns: Sequence[str],
     wanted: Iterable[Values],
+    filled: Collection[str] = (),
 ) -> list[WiredItem]:
     by_alias = {join.alias: join for join in joins}
     at = by_alias[alias].table if alias else table
-    found = _items(finder, at, columns, wanted)
+    found = _items(finder, at, columns, wanted, () if alias else filled)
     if not alias:
         return found
     join = by_alias[alias]
     values = _held(at, [own for _, own in join.on], found)
-    return _back(finder, table, joins, join.parent, [parent for parent, _ in join.on], values)
+    return _back(finder, table, joins, join.parent, [parent for parent, _ in join.on], values, filled)
 
 
 def _below(finder: Finder, climb: CollectionPlan, found: Sequence[WiredItem]) -> list[WiredItem]:
@@ -268,9 +271,13 @@ def _below(finder: Finder, climb: CollectionPlan, found: Sequence[WiredItem]) ->
 
 
 def _items(
-    finder: Finder, table: TableFacts, columns: Sequence[str], wanted: Iterable[Values]
+    finder: Finder,
+    table: TableFacts,
+    columns: Sequence[str],
+    wanted: Iterable[Values],
+    filled: Collection[str] = (),
 ) -> list[WiredItem]:
-    found = finder.find(table, tuple(columns), wanted)
+    found = finder.find(table, tuple(columns), wanted, filled)
     return [item for items in found.values() for item in items]
 
 

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from migrator.mapping.check.check import Checked, check_mapping
-from migrator.mapping.items.changes import captured_tables, needs_memory
+from migrator.mapping.items.changes import captured_tables, needed_columns, needs_memory
 from migrator.mapping.items.items import ImageKeys, compile_entity, compile_image_keys, items_for
 from migrator.mapping.language.parse import examine_mapping
 from migrator.mapping.model.facts import EntityPlan
@@ -53,6 +53,23 @@ def test_each_design_gives_its_key_even_without_its_item() -> None:
     }
     # What is made of a joined column cannot be worked out from the row.
     assert needs_memory(plan)
+
+
+@pytest.mark.parametrize(
+    ("items", "needed"),
+    [
+        ('{A: {key: ["U#{user_id}", "{created_at|iso:s}#{id}"]}}', {"id", "user_id", "created_at"}),
+        ('{A: {key: ["U#{user_id|or:none}", "{id}"]}}', {"id"}),
+        ('{A: {key: ["U#{user_id}", "{id}"]}, B: {key: ["S#{status}", "{id}"]}}', {"id"}),
+        ('{A: {key: ["U#{user_id}", "{id}"]}, B: {key: ["{id}", X], when: user_id}}', {"id", "user_id"}),
+        ('{A: {key: ["U#{user.name}", "{id}"], when: {status: [P, null]}}}', {"id"}),
+    ],
+)
+def test_row_without_needed_column_has_no_items(items: str, needed: set[str]) -> None:
+    text = f"entities: {{orders: {{join: {{user: user_id}}, where: {{total: [1, null]}}, items: {items}}}}}"
+    assert needed_columns(compiled(text)[1]) == needed
+    where = text.replace("{total: [1, null]}", "{invoice_no: [A]}")
+    assert needed_columns(compiled(where)[1]) == needed | {"invoice_no"}
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from migrator.mapping.language.documents import kind_of_type
 from migrator.mapping.model.facts import Column, TableFacts
 from migrator.mapping.model.table import SetOf
 from migrator.runtime.errors import RowError, SourceError, UnfitValueError
-from migrator.source.dynamodb.finding import key_of_text, value_of, way_by
+from migrator.source.dynamodb.finding import key_of_text, value_of, way_by, wired_key
 from migrator.source.dynamodb.source import SegmentEnd, Stretch, place_of, segment_bounds, stretches
 from tests import pins
 
@@ -132,22 +132,59 @@ def test_a_key_is_a_place_of_a_scan_that_is_not_divided() -> None:
 
 # ── ways ──
 
-BY_USER = DescribedIndex("ByUser", ("user", "at"), whole=False, is_local=False)
-TABLE = DescribedTable("1", {"id": "S", "n": "N"}, (BY_USER,), 10, 100)
+TABLE = DescribedTable(
+    "1",
+    {"id": "S", "n": "N"},
+    (
+        DescribedIndex("ByUser", {"user": "S", "at": "S"}, whole=False, is_local=False),
+        DescribedIndex("ByShop", {"shop": "S", "n": "N"}, whole=False, is_local=False),
+        DescribedIndex(
+            "ByPlace", {"city": "S", "zip": "S", "id": "S"}, whole=True, is_local=False, partition=2
+        ),
+    ),
+    10,
+    100,
+)
 
 
 @pytest.mark.parametrize(
-    ("columns", "kind", "key"),
+    ("columns", "filled", "kind", "key"),
     [
-        (["n", "id"], "key", ("id", "n")),
-        (["id"], "query", ("id",)),
-        (["n"], "scan", ()),
-        (["user"], "index", ("user",)),
-        (["at", "user"], "index", ("user", "at")),
-        (["at"], "scan", ()),
-        (["id", "user"], "query", ("id",)),
+        ({"n": "N", "id": "S"}, (), "key", ("id", "n")),
+        ({"id": "S"}, (), "query", ("id",)),
+        ({"n": "N"}, (), "scan", ()),
+        ({"user": "S"}, (), "scan", ()),  # documents without `at` are not in the index
+        ({"user": "S"}, ("at",), "index", ("user",)),
+        ({"at": "S", "user": "S"}, (), "index", ("user", "at")),
+        ({"at": "S"}, ("user",), "scan", ()),
+        ({"id": "S", "user": "S"}, (), "query", ("id",)),
+        ({"shop": "S"}, (), "index", ("shop",)),
+        ({"shop": "N"}, (), "scan", ()),  # the index contains texts only
+        ({"city": "S"}, ("zip",), "scan", ()),  # a part of its partition key
+        ({"zip": "S", "city": "S"}, (), "index", ("city", "zip")),
     ],
 )
-def test_documents_are_found_the_cheapest_way(columns: list[str], kind: str, key: tuple[str, ...]) -> None:
-    way = way_by(columns, TABLE)
+def test_documents_are_found_the_cheapest_way(
+    columns: dict[str, str], filled: tuple[str, ...], kind: str, key: tuple[str, ...]
+) -> None:
+    way = way_by(columns, TABLE, filled)
     assert (way.kind, way.key) == (kind, key)
+
+
+@pytest.mark.parametrize(
+    ("key", "names"),
+    [
+        ({"id": "", "n": 1}, None),
+        ({"id": "x" * 2049, "n": 1}, None),
+        ({"id": "\u00e9" * 1025, "n": 1}, None),
+        ({"n": 1, "id": "x" * 1025}, ("n", "id")),  # of an index, as its sort key
+    ],
+)
+def test_values_that_no_key_holds_are_not_requested(
+    key: dict[str, Any], names: tuple[str, ...] | None
+) -> None:
+    assert wired_key(LINES, key, names) is None
+
+
+def test_longest_key_is_requested() -> None:
+    assert wired_key(LINES, {"id": "x" * 2048, "n": 1}) == {"id": {"S": "x" * 2048}, "n": {"N": "1"}}
