@@ -11,7 +11,7 @@ import math
 import selectors
 import ssl
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
@@ -24,11 +24,11 @@ from msgspec import Struct
 from urllib3.connection import HTTPConnection
 
 from migrator.dynamodb.answers import BrokenFrameError, Frame, Received, checked_last, consumed_by_meter
-from migrator.dynamodb.exchange import Connections, SocketTransport, json_of
+from migrator.dynamodb.exchange import Connections, SocketTransport, Texts, json_of
 from migrator.dynamodb.failures import UNPROCESSED, Unprocessed, error_code, is_throttle, passes_in_batch
-from migrator.dynamodb.store import Batch, DynamoStore, Sized, batches
+from migrator.dynamodb.store import DynamoStore, Sized, batches
 from migrator.dynamodb.throttle import LimitedRequest
-from migrator.mapping.items.encoder import encoded_of, item_of, names_and_values
+from migrator.mapping.items.encoder import PutTexts, encoded_of, item_of, names_and_values
 from migrator.mapping.items.wire import decode_item, encode, encode_item, units_of_writes, write_units
 from migrator.mapping.model.live import Outcome, Verdict
 from migrator.mapping.model.table import STATEMENT_BYTES, TOMBSTONE, EncodedItem, Item
@@ -72,6 +72,11 @@ class ConditionalWrites(Forked):
 
     def _new_pool(self) -> ThreadPoolExecutor:
         return ThreadPoolExecutor(self._connections, thread_name_prefix="conditional")
+
+    @property
+    def sends_texts(self) -> bool:
+        # With attributes that services keep, items are merged with the stored ones.
+        return not self.design.kept
 
     def after_fork(self, *, in_child: bool) -> None:
         """A child has none of its parent's threads: waiting for them would never end."""
@@ -133,13 +138,14 @@ class ConditionalWrites(Forked):
 
     def _written(self, items: Sequence[EncodedItem], *, own: bool, fresh: bool) -> list[Outcome]:
         before = self.store.sent.taken
-        table = self.design.name
-        # By number instead of key: no two of them have the same key.
-        statements = [_statement(table, number, item) for number, item in enumerate(items)] if fresh else []
-        done = self._inserted(statements, before)
+        done = self._inserted(items, before) if fresh else set[int]()
         left = [number for number in range(len(items)) if number not in done]
-        puts = [Put(items[number], self._put_of(items[number], own=own), self._refused) for number in left]
+        puts = [
+            Put(item, self._put_of(item, own=own), self._refused) for item in map(items.__getitem__, left)
+        ]
         tried = dict(zip(left, self._tried(puts, before), strict=True))
+        if isinstance(items, PutTexts):
+            return [outcome for (outcome,) in tried.values()]
         return [
             tried[number][0] if number in tried else Outcome(item, "stored")
             for number, item in enumerate(items)
@@ -214,14 +220,18 @@ class ConditionalWrites(Forked):
 
         First tries are concurrent. A write that fails for any reason except its conditions is retried alone.
         """
-        first = FirstTries(self.store, writes)
-        if len(writes) > 1 and (sockets := self.store.sockets) is not None:
-            first.send(sockets)
+        first = self._first_tries(writes)
         left = [number for number in range(len(writes)) if number not in first.answered]
         further = partial(self._settled_or_why_not, before)
         tried = self._all(further, [(writes[number], first.failed.get(number)) for number in left])
         outcomes = {**first.refused, **dict(zip(left, tried, strict=True))}
         return [outcomes.get(number) or _all_stored(write) for number, write in enumerate(writes)]
+
+    def _first_tries(self, writes: Sequence[ConditionalWrite]) -> FirstTries:
+        first = FirstTries(self.store, writes)
+        if len(writes) > 1 and (sockets := self.store.sockets) is not None:
+            first.send(sockets)
+        return first
 
     def _settled_or_why_not(
         self, before: int, write_and_failure: tuple[ConditionalWrite, Exception | None]
@@ -300,49 +310,61 @@ class ConditionalWrites(Forked):
 
     # ── inserts ──
 
-    def _inserted(self, statements: Sequence[Sized | None], before: int) -> set[int]:
-        short = [statement for statement in statements if statement is not None]
-        cut = list(batches(short, self.store.limit.units_at_most))
-        return {number for numbers in self._all(partial(self._insert, before), cut) for number in numbers}
-
-    def _insert(self, before: int, batch: Batch) -> list[Any]:
-        """Numbers of stored items; the others are tried as puts, which report why they fail.
-
-        Tries are counted from the last one that settled an item. `before`: number of items taken before.
+    def _inserted(self, items: Sequence[EncodedItem], before: int) -> set[int]:
+        """Numbers of stored items; the others are tried as puts, which report why they fail. `before`: number of items
+        taken before.
         """
-        inserted: list[Any] = []
-        left = batch
+        writes = list(_cut(items, self.design.name, self.store.limit.units_at_most))
+        first, inserted = self._first_tries(writes), set[int]()
+        left: list[tuple[Inserts, Exception | None]] = []
+        for number, write in enumerate(writes):
+            answer = first.answered.get(number)
+            if answer is None:
+                left.append((write, first.failed.get(number)))
+            elif rest := self._took(write, answer, inserted):
+                left.append((rest, _unprocessed(rest)))
+        for numbers in self._all(partial(self._insert, before), left):
+            inserted |= numbers
+        return inserted
 
-        def once() -> None:
+    def _insert(self, before: int, write_and_failure: tuple[Inserts, Exception | None]) -> set[int]:
+        """As `_inserted`, after the failure of a first try. Tries are counted from the last one that settled an item."""
+        inserted = set[int]()
+        left: Inserts | None
+        left, failure = write_and_failure
+        failures = [] if failure is None else [failure]
+
+        def once(trying: Inserts) -> None:
             nonlocal left
-            units = sum(write_units(size) for _, _, size in left)
-            request = {
-                "Statements": [statement[1] for statement in left],
-                "ReturnConsumedCapacity": "INDEXES",
-            }
-            client = self.store.client
-            answer = self.store.metered(units, lambda: client.batch_execute_statement(**request))
-            codes = [_code(statement) for statement in answer["Responses"]]
-            inserted.extend(key[0] for (key, _, _), code in zip(left, codes, strict=True) if not code)
-            sent = len(left)
-            left = [statement for statement, code in zip(left, codes, strict=True) if passes_in_batch(code)]
-            self.store.sent.taken += sent - len(left)
-            if left:
-                self.store.throttled(sum(write_units(size) for _, _, size in left))
-            if len(left) == sent:
-                raise Unprocessed(f"{amount(sent, 'item')} not taken")
+            if failures:
+                raise failures.pop()
+            request, client = trying.request(), self.store.client
+            answer = self.store.metered(trying.units(), lambda: client.batch_execute_statement(**request))
+            left = self._took(trying, answer, inserted)
+            if left and len(left.numbers) == len(trying.numbers):
+                raise _unprocessed(left)
 
         while left:
-            remaining = len(left)
+            trying = left
             try:
-                self.store.retried("batch_execute_statement", once)
+                self.store.retried("batch_execute_statement", partial(once, trying))
             except NeverTakenError:
                 if self.store.sent.taken == before:
                     raise
                 return inserted
-            if left and len(left) < remaining:
+            if left and len(left.numbers) < len(trying.numbers):
                 self.store.retry.pause()
         return inserted
+
+    def _took(self, write: Inserts, answer: Mapping[str, Any], inserted: set[int]) -> Inserts | None:
+        """Add the numbers of stored items; return the statements that may pass on a retry."""
+        codes = [_code(statement) for statement in answer["Responses"]]
+        inserted.update(number for number, code in zip(write.numbers, codes, strict=True) if not code)
+        left = write.only([place for place, code in enumerate(codes) if passes_in_batch(code)])
+        self.store.sent.taken += len(codes) - (len(left.numbers) if left else 0)
+        if left:
+            self.store.throttled(left.units())
+        return left
 
 
 def _differ(one: Item, other: Item) -> bool:
@@ -354,10 +376,28 @@ def _all_stored(write: ConditionalWrite) -> list[Outcome]:
     return [Outcome(item, "stored") for item in write.items]
 
 
-def _statement(table: str, number: int, item: EncodedItem) -> Sized | None:
+def _cut(items: Sequence[EncodedItem], table: str, units_at_most: float | None) -> Iterator[Inserts]:
+    """Requests that insert the items, without those whose statement would be too long."""
+    head_of, first = partial(_insert_head, table), 0
+    if not isinstance(items, PutTexts):
+        # By number instead of key: no two of them have the same key.
+        numbered = (_statement(head_of, number, item) for number, item in enumerate(items))
+        for batch in batches([statement for statement in numbered if statement is not None], units_at_most):
+            numbers, made, sizes = zip(*batch, strict=True)
+            yield Inserts([number for (number,) in numbers], sizes, Texts(b",".join(made), len(made)))
+        return
+    for texts in batches(items, units_at_most):
+        assert isinstance(texts, PutTexts)
+        joined = texts.inserts(head_of)
+        if joined is not None:
+            yield Inserts(range(first, first + len(texts)), texts.sizes, Texts(joined, len(texts)))
+        first += len(texts)
+
+
+def _statement(head_of: Callable[[bytes], bytes | None], number: int, item: EncodedItem) -> Sized | None:
     names, values = names_and_values(item)
-    head = _insert_head(table, names)
-    return None if head is None else ((number,), orjson.Fragment(head + values + b"]}"), item.size_bytes)
+    head = head_of(names)
+    return None if head is None else ((number,), head + values + b"]}", item.size_bytes)
 
 
 @lru_cache(maxsize=1024)
@@ -475,7 +515,38 @@ def _codes(error: ClientError) -> list[str]:
     return [str(reason.get("Code") or _NONE) for reason in error.response.get("CancellationReasons") or []]
 
 
-ConditionalWrite: TypeAlias = Put | Transaction
+class Inserts(Struct, frozen=True):
+    """Statements of one request. `numbers`: of their items; `sizes`: in bytes. Its answer says which items it stored."""
+
+    numbers: Sequence[int]
+    sizes: Sequence[int]
+    statements: Texts
+    operation: str = "BatchExecuteStatement"
+    items: Sequence[EncodedItem] = ()
+
+    def units(self) -> float:
+        return units_of_writes(self.sizes)
+
+    def request(self) -> Mapping[str, Any]:
+        return {"Statements": self.statements, "ReturnConsumedCapacity": "INDEXES"}
+
+    def refused(self, error: ClientError) -> list[Outcome] | None:
+        return None
+
+    def only(self, places: Sequence[int]) -> Inserts | None:
+        if not places:
+            return None
+        statements = list(self.statements)
+        kept = orjson.dumps([statements[place] for place in places])[1:-1]
+        numbers, sizes = ([every[place] for place in places] for every in (self.numbers, self.sizes))
+        return Inserts(numbers, sizes, Texts(kept, len(places)))
+
+
+def _unprocessed(write: Inserts) -> Unprocessed:
+    return Unprocessed(f"{amount(len(write.numbers), 'item')} not taken")
+
+
+ConditionalWrite: TypeAlias = Put | Transaction | Inserts
 
 # ── The first tries of many ──
 
@@ -483,7 +554,7 @@ ConditionalWrite: TypeAlias = Put | Transaction
 class FirstTries:
     """Concurrent first tries of many writes.
 
-    `answered`: numbers of settled writes.
+    `answered`: settled writes, with their answer; None of one whose condition failed.
     `refused`: outcomes of failed conditions.
     `failed`: errors of the others.
 
@@ -495,7 +566,7 @@ class FirstTries:
         self._writes = writes
         self._limited: dict[int, LimitedRequest] = {}
         self._sent: dict[int, Mapping[str, Any]] = {}
-        self.answered: set[int] = set()
+        self.answered: dict[int, Mapping[str, Any] | None] = {}
         self.refused: dict[int, list[Outcome]] = {}
         self.failed: dict[int, Exception] = {}
 
@@ -547,7 +618,7 @@ class FirstTries:
             return False
         finally:
             self._settle(number, consumed)
-        self.answered.add(number)
+        self.answered[number] = answer
         self._store.sent.taken += len(self._writes[number].items)
         return True
 

@@ -28,7 +28,7 @@ from migrator.dynamodb.failures import (
     retried,
 )
 from migrator.dynamodb.throttle import TABLE, LimitedRequest, Sent, WriteLimit
-from migrator.mapping.items.encoder import PutTexts
+from migrator.mapping.items.encoder import PutTexts, sizes_of
 from migrator.mapping.items.wire import (
     decode_item,
     encode,
@@ -133,9 +133,8 @@ def _apart(text: bytes, each: Callable[[WiredItem], Any]) -> list[Any] | None:
 # ── Items cut into batches that BatchWriteItem takes ──
 
 Sized = tuple[ItemKey, Any, int]
-"""An item's key, its form in a request (a dict, or JSON as orjson.Fragment) and its bytes."""
+"""An item's key, its form in a request (a dict, or JSON) and its bytes."""
 
-Batch = Sequence[Sized]
 _OfBatch = TypeVar("_OfBatch", bound=tuple[Any, ...])
 """A tuple that begins as Sized, such as an EncodedItem."""
 
@@ -161,13 +160,9 @@ def batches(items: Sequence[_OfBatch], units_at_most: float | None = None) -> It
 
 
 def _fits(batch: Sequence[tuple[Any, ...]], units_at_most: float | None) -> bool:
-    sizes = _sizes(batch)
+    sizes = sizes_of(batch)
     is_cheap = units_at_most is None or units_of_writes(sizes) <= units_at_most
     return is_cheap and sum(sizes) <= BATCH_WRITE_BYTES and _is_distinct(batch)
-
-
-def _sizes(batch: Sequence[tuple[Any, ...]]) -> list[int]:
-    return batch.sizes if isinstance(batch, PutTexts) else [item[2] for item in batch]
 
 
 def _is_distinct(batch: Sequence[tuple[Any, ...]]) -> bool:
@@ -261,7 +256,7 @@ class DynamoStore:
             # The table may not take any item at all.
             raise refused[0]
         written = [item for item in items if item.key not in unwritten] if unwritten else items
-        return Receipt(len(written), sum(_sizes(written)), units, requests, unwritten)
+        return Receipt(len(written), sum(sizes_of(written)), units, requests, unwritten)
 
     def delete(self, keys: Sequence[ItemKey]) -> None:
         wired = [(key, self.key(key), 1) for key in dict.fromkeys(keys)]
@@ -369,7 +364,7 @@ class DynamoStore:
 
         `line`: for the first try, if nothing limits it.
         """
-        sizes = _sizes(batch)
+        sizes = sizes_of(batch)
         puts = batch.json() if isinstance(batch, PutTexts) else _puts([item.json for item in batch])
         requests, first = Texts(puts, len(batch)), None
         if line is not None:
@@ -391,7 +386,7 @@ class DynamoStore:
         if sent.write_units:
             return sent
         sizes = (
-            _sizes([item for item in batch if item.key not in sent.unwritten]) if sent.unwritten else sizes
+            sizes_of([item for item in batch if item.key not in sent.unwritten]) if sent.unwritten else sizes
         )
         units = float(sum(map(write_units, sizes)))
         return Receipt(write_units=units, requests=sent.requests, unwritten=sent.unwritten)

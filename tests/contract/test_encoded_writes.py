@@ -21,7 +21,7 @@ from migrator.dynamodb.store import DynamoStore
 from migrator.mapping.items.wire import base64_text, decode_item, encode_item
 from migrator.mapping.model.table import TOMBSTONE, Item, KeyAttribute, TableDesign
 from tests.support_fence import no_fence
-from tests.support_items import put_items, write_items
+from tests.support_items import put_items, write_items, write_texts
 from tests.support_lanes import by_botocore
 
 Request = tuple[str, bytes]
@@ -126,6 +126,18 @@ def test_inserts_are_the_same_requests_on_each_lane(sent: Ways) -> None:
     assert [outcome.verdict for outcome in outcomes] == verdicts
     # Six meet what is there, and of one the statement would be too long.
     assert [name for name, _ in requests] == ["BatchExecuteStatement"] * 3 + ["PutItem"] * 7
+
+
+def test_items_as_texts_are_inserted_by_the_same_requests(sent: Ways) -> None:
+    short = [one for one in ITEMS if len(one) < 30]
+    by_items = sent("exchange", lambda store: write_items(ConditionalWrites(store), short, fresh=True))
+    assert by_items == sent("exchange", lambda store: write_texts(ConditionalWrites(store), short))
+    # A statement that would be too long leaves its request to puts.
+    requests, *by_texts = sent("exchange", lambda store: write_texts(ConditionalWrites(store), ITEMS))
+    assert by_texts == list(
+        sent("exchange", lambda store: write_items(ConditionalWrites(store), ITEMS, fresh=True))[1:]
+    )
+    assert [name for name, _ in requests].count("BatchExecuteStatement") == 2
 
 
 def values() -> st.SearchStrategy[Any]:

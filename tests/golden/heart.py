@@ -19,6 +19,7 @@ from migrator.mapping.items.encoder import (
     encode_page,
     encode_puts,
     encode_texts,
+    names_and_values,
     text_in_order,
 )
 from migrator.mapping.items.items import CompiledEntity, items_for, stamp
@@ -107,6 +108,8 @@ def as_puts(encoder: Encoder, page: RawPage) -> EncodedPage:
         puts = orjson.loads(b"[%b]" % made.items.json())
         wired = [orjson.loads(item.json) for item in made.items]
         assert puts == [{"PutRequest": {"Item": item}} for item in wired]
+        members = [names + b"=" + values + b"]}" for names, values in map(names_and_values, made.items)]
+        assert made.items.inserts(lambda names: names + b"=") == b",".join(members)
         assert made.items.sizes == [item.size_bytes for item in made.items]
     return replace(made, items=list(made.items), expired=list(made.expired))
 

@@ -25,7 +25,7 @@ from tests import pins
 from tests.faults.proxy import FaultProxy
 from tests.faults.schedule import Faults
 from tests.support_fence import no_fence
-from tests.support_items import write_groups, write_items
+from tests.support_items import write_groups, write_items, write_texts
 from tests.support_lanes import every_lane  # noqa: F401
 
 QUICK = Backoff(attempts=6, base_s=0.001, cap_s=0.01, limit_s=120)
@@ -53,10 +53,13 @@ def stored(url: str, design: TableDesign) -> list[Item]:
     return sorted((one for page in store.scan(0, 1) for one in page.items), key=lambda one: str(one["SK"]))
 
 
-WAYS = pytest.mark.parametrize("way", ["put", "insert"])
+WAYS = pytest.mark.parametrize("way", ["put", "insert", "texts"])
+INSERTS = pytest.mark.parametrize("way", ["insert", "texts"])
 
 
 def written(writes: ConditionalWrites, wanted: list[Item], way: str) -> list[Outcome]:
+    if way == "texts":
+        return write_texts(writes, wanted)
     return write_items(writes, wanted, fresh=way != "put")
 
 
@@ -100,7 +103,7 @@ def test_expired_credentials_and_wrong_clock_stop_resumable_run(
     assert stored(dynamodb_url, design) == items(200, 6)
 
 
-@pytest.mark.parametrize("way", ["insert"])
+@INSERTS
 def test_fresh_items_go_by_25_and_only_failed_ones_are_resent(
     dynamodb_url: str, design: TableDesign, way: str
 ) -> None:
@@ -133,7 +136,7 @@ def test_writes_that_have_not_begun_when_one_fails_are_left_out(
     assert next(asked) - 1 <= 12 + 10
 
 
-@pytest.mark.parametrize("way", ["insert"])
+@INSERTS
 @pytest.mark.parametrize("code", ["ValidationError", "AccessDenied", "ConditionalCheckFailed", "ANewOne"])
 def test_a_statement_that_fails_for_good_is_put(
     dynamodb_url: str, design: TableDesign, code: str, way: str

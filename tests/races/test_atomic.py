@@ -95,6 +95,7 @@ class Looked:
     race: Race
     seen: list[list[str]] = field(default_factory=list)
     dies_after: int = -1
+    sends_texts: bool = True
 
     def write(self, items: Sequence[EncodedItem], *, fresh: bool = False) -> list[Outcome]:
         return [outcome for item in items for outcome in self._sent(self.store.write([item], fresh=fresh))]

@@ -28,6 +28,7 @@ class CutShort:
 
     store: ConditionalStore
     items: int
+    sends_texts: bool = True
 
     def write(self, items: Sequence[EncodedItem], *, fresh: bool = False) -> list[Outcome]:
         if len(items) > self.items:

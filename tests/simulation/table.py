@@ -48,6 +48,7 @@ class Table:
     late: list[Request] = field(default_factory=list)
     control: ControlState = ControlState()
     table_id: str = "table"
+    sends_texts = True
     sending: Callable[[], None] = lambda: None
     """Told before each request."""
 

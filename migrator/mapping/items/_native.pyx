@@ -427,6 +427,10 @@ cdef class Program:
 # ── puts of a page, one behind the other: what BatchWriteItem takes is a slice of their text ──
 
 
+cdef enum:
+    PUT_BYTES = 22
+
+
 cdef class PutBuffer:
     """`sizes`: of the items, in bytes as DynamoDB counts them."""
 
@@ -459,8 +463,28 @@ cdef class PutBuffer:
         cdef Py_ssize_t begin = self.ends[first - 1] + 1 if first else 0, end = self.ends[last - 1]
         return PyBytes_FromStringAndSize(self.text.at + begin, end - begin)
 
+    def inserts(self, Py_ssize_t first, Py_ssize_t last, head_of):
+        """The JSON of the statements that insert the same items, with commas between them. `head_of`: from an item's names
+        to the JSON in front of its values; where it has None, so has this."""
+        if not 0 <= first < last <= len(self.ends):
+            raise IndexError(first, last)
+        cdef Text out = Text(), names = Text(), values = Text()
+        cdef bytes head
+        cdef Py_ssize_t begin, end = self.ends[first - 1] if first else -1
+        for number in range(first, last):
+            begin, end = end + 1 + PUT_BYTES, self.ends[number]
+            names.n = values.n = 0
+            split_members(self.text.at + begin, end - 2 - begin, names, values)
+            head = head_of(PyBytes_FromStringAndSize(names.at, names.n - 1))
+            if head is None:
+                return None
+            out.put(PyBytes_AS_STRING(head), PyBytes_GET_SIZE(head))
+            out.put(values.at, values.n - 1)
+            out.put(b"]},", 3)
+        return PyBytes_FromStringAndSize(out.at, out.n - 1)
+
     cdef int put(self, const char *json, Py_ssize_t n, Py_ssize_t size, Text keys) except -1:
-        self.text.put(b'{"PutRequest":{"Item":', 22)
+        self.text.put(b'{"PutRequest":{"Item":', PUT_BYTES)
         self.text.put(json, n)
         self.text.put(b"}},", 3)
         self.ends.append(self.text.n - 1)
@@ -486,9 +510,14 @@ cdef int put_key(Text keys, part) except -1:
 
 def names_and_values(bytes json):
     """Both as JSON lists without brackets. `json`: an object without spaces between its parts."""
-    cdef const char *at = PyBytes_AS_STRING(json)
-    cdef Py_ssize_t n = PyBytes_GET_SIZE(json), i = 1, begin, depth
     cdef Text names = Text(), values = Text()
+    split_members(PyBytes_AS_STRING(json), PyBytes_GET_SIZE(json), names, values)
+    return PyBytes_FromStringAndSize(names.at, names.n - 1), PyBytes_FromStringAndSize(values.at, values.n - 1)
+
+
+cdef int split_members(const char *at, Py_ssize_t n, Text names, Text values) except -1:
+    """Both with a comma behind each of them."""
+    cdef Py_ssize_t i = 1, begin, depth
     while i < n and at[i] == c'"':
         begin, i = i, string_end(at, i, n)
         names.put(at + begin, i - begin)
@@ -508,7 +537,7 @@ def names_and_values(bytes json):
         i += 1
     if i != n or not names.n:
         raise ValueError("no object of JSON with members")
-    return PyBytes_FromStringAndSize(names.at, names.n - 1), PyBytes_FromStringAndSize(values.at, values.n - 1)
+    return 0
 
 
 cdef Py_ssize_t string_end(const char *at, Py_ssize_t i, Py_ssize_t n) noexcept:

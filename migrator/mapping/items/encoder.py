@@ -99,7 +99,7 @@ def _has_expired(item: EncodedItem, now_s: float) -> bool:
 
 
 class PutTexts(Sequence[EncodedItem]):
-    """Items as the text of the puts that BatchWriteItem takes: a slice is a part of that text.
+    """Items as the text of the puts that BatchWriteItem takes: a slice is a part of that text. No two have one key.
 
     A single item is read from its JSON. `sizes`: in bytes.
     """
@@ -116,6 +116,12 @@ class PutTexts(Sequence[EncodedItem]):
     def json(self) -> bytes:
         return self._puts.batch(self._numbers.start, self._numbers.stop)
 
+    def inserts(self, head_of: Callable[[bytes], bytes | None]) -> bytes | None:
+        """The same items as JSON of INSERT statements. `head_of`: of the JSON of an item's names, the JSON before its
+        values; None, here too, if the statement would be too long.
+        """
+        return self._puts.inserts(self._numbers.start, self._numbers.stop, head_of)
+
     def __len__(self) -> int:
         return len(self._numbers)
 
@@ -125,6 +131,11 @@ class PutTexts(Sequence[EncodedItem]):
         at = self._numbers[number]
         put = orjson.loads(self._puts.batch(at, at + 1))["PutRequest"]
         return encoded_of(decode_item(put["Item"]), self._table)
+
+
+def sizes_of(items: Sequence[tuple[Any, ...]]) -> list[int]:
+    """Bytes of EncodedItems, or of tuples that begin as they do."""
+    return items.sizes if isinstance(items, PutTexts) else [item[2] for item in items]
 
 
 def encode_puts(encoder: Encoder, page: RawPage, ticket: int, now_s: float) -> EncodedPage:

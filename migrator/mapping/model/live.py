@@ -369,6 +369,10 @@ class ConditionalStore(Protocol):
     written.
     """
 
+    @property
+    def sends_texts(self) -> bool:
+        """Whether PutTexts are sent as they are. Then outcomes of stored items are left out."""
+
     def write(self, items: Sequence[EncodedItem], *, fresh: bool = False) -> list[Outcome]:
         """Put each item by rule 3, no two under one key; outcomes in the order of `items`.
 
@@ -389,6 +393,10 @@ class ConditionalStore(Protocol):
 
 class OwnStore(Protocol):
     """Writes of a single writer to a table with foreign items. Raises: as a ConditionalStore does."""
+
+    @property
+    def sends_texts(self) -> bool:
+        """As a ConditionalStore's."""
 
     def write_own(self, items: Sequence[EncodedItem]) -> list[Outcome]:
         """Put each item if the key is free, or holds an item of the same source, or a tombstone, regardless of

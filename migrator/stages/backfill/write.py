@@ -12,7 +12,14 @@ from typing import Protocol, TypeAlias, TypeVar
 from msgspec import Struct
 
 from migrator.mapping.difference.difference import EntityDifference
-from migrator.mapping.items.encoder import Encoder, compile_encoder, encode_page, encode_puts
+from migrator.mapping.items.encoder import (
+    Encoder,
+    PutTexts,
+    compile_encoder,
+    encode_page,
+    encode_puts,
+    sizes_of,
+)
 from migrator.mapping.items.items import CompiledEntity, items_for, row_key
 from migrator.mapping.items.wire import units_of_writes
 from migrator.mapping.model.edges import ObjectStore, RawPage, Receipt, RootFinder, Rows
@@ -22,7 +29,7 @@ from migrator.mapping.model.results import Refreshed
 from migrator.mapping.model.table import EncodedItem, ItemKey, item_key_text, source_named, split_source
 from migrator.runtime.errors import RowError
 from migrator.stages.live.refresh import Refresh
-from migrator.stages.live.send import LiveEntity, UnwrittenError, send, sorted_out, waves
+from migrator.stages.live.send import LiveEntity, TransactionGroups, UnwrittenError, send, sorted_out, waves
 
 RootKeys = Mapping[Root, set[ItemKey]]
 
@@ -145,18 +152,21 @@ def write_concurrently(refresh: Refresh, name: str, read: RawRead, only: Only) -
     # Before the rows: a key that they do not have then must not be given up because of an older read.
     had = only.had()
     rows = read(encoder.raw)
-    page = encode_page(encoder, rows, ticket, refresh.clock())
+    as_texts = only is WHOLE and not live.remembered and refresh.store.sends_texts
+    page = (encode_puts if as_texts else encode_page)(encoder, rows, ticket, refresh.clock())
     again = _roots_to_refresh(refresh, live, ticket, page.items) | roots_refused(entity, page.refused)
     stale = stale_keys(had, keys_by_root(page.items), keys_by_root(page.expired)) if had else {}
     if page.objects and refresh.objects is not None:
         refresh.objects.put(page.objects)
-    sent = only.of(page.items)
-    tombstones = [refresh.tombstone(root, key, ticket) for root, keys in stale.items() for key in keys]
-    wanted = [*tombstones, *sent]
-    if again:
-        wanted = [item for item in wanted if item.root not in again]
-    sending = sorted_out(wanted, refresh.together)
-    fresh = {item.source for item in sent} if only.is_new else ()
+    sent, fresh = only.of(page.items), set[str]()
+    if isinstance(sent, PutTexts):
+        # Of no row in `again`: those have no items.
+        sending = TransactionGroups(texts=sent)
+    else:
+        tombstones = [refresh.tombstone(root, key, ticket) for root, keys in stale.items() for key in keys]
+        wanted = [item for item in (*tombstones, *sent) if not again or item.root not in again]
+        sending = sorted_out(wanted, refresh.together)
+        fresh = {item.source for item in sent} if only.is_new else fresh
     outcomes = send(refresh.store, sending, refresh.check, fresh=fresh)
     last, unwritten = follow(refresh, ticket, outcomes, again, lambda: united(keys_by_root(page.items), had))
     findings = [*page.refused, *sending.findings()]
@@ -168,8 +178,8 @@ def write_concurrently(refresh: Refresh, name: str, read: RawRead, only: Only) -
     def tickets() -> Mapping[Root, int]:
         return {(entity.name, row_key(entity, row)): ticket for row in rows.rows} | last_tickets
 
-    kept = [item for item in sent if item.key not in unwritten]
-    sizes = [item.size_bytes for item in kept]
+    kept = [item for item in sent if item.key not in unwritten] if unwritten else sent
+    sizes = sizes_of(kept)
     receipt = Receipt(len(kept), sum(sizes), float(units_of_writes(sizes)), len(kept), unwritten)
     return Copied(len(rows.rows), len(page.expired), receipt, findings, kept, tickets)
 
@@ -352,16 +362,21 @@ class PutsAmongOthers(Struct, frozen=True):
     """Puts that never overwrite another job's items in a shared table."""
 
     store: OwnStore
-    sends_texts: bool = False
+
+    @property
+    def sends_texts(self) -> bool:
+        return self.store.sends_texts
 
     def put(self, items: Sequence[EncodedItem]) -> Receipt:
-        outcomes = [outcome for wave in waves(items) for outcome in self.store.write_own(wave)]
-        sizes = [outcome.item.size_bytes for outcome in outcomes if outcome.verdict == "stored"]
+        distinct = [items] if isinstance(items, PutTexts) else waves(items)
+        outcomes = [outcome for wave in distinct for outcome in self.store.write_own(wave)]
+        left = [outcome.item.size_bytes for outcome in outcomes if outcome.verdict != "stored"]
+        sizes = sizes_of(items)
         return Receipt(
+            len(sizes) - len(left),
+            sum(sizes) - sum(left),
+            float(units_of_writes(sizes) - units_of_writes(left)),
             len(sizes),
-            sum(sizes),
-            float(units_of_writes(sizes)),
-            len(outcomes),
             {outcome.item.key: outcome.why for outcome in outcomes if outcome.verdict == "unwritten"},
             {outcome.item.key: outcome.owner for outcome in outcomes if outcome.verdict == "owned_by_other"},
         )

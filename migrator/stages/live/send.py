@@ -9,7 +9,7 @@ from functools import cached_property, partial
 
 from msgspec import Struct
 
-from migrator.mapping.items.encoder import Encoder, compile_encoder, encode_page
+from migrator.mapping.items.encoder import Encoder, PutTexts, compile_encoder, encode_page
 from migrator.mapping.items.items import CompiledEntity, keys_for
 from migrator.mapping.model.edges import ObjectStore, RawPage
 from migrator.mapping.model.journal import Finding
@@ -34,6 +34,8 @@ class TransactionGroups:
     groups: list[Group] = field(default_factory=list)
     """Transactions, each of one root."""
     live: list[EncodedItem] = field(default_factory=list)
+    texts: PutTexts | None = None
+    """Items of new rows as text, instead of all of the others."""
     too_big: dict[Root, str] = field(default_factory=dict)
     """Roots with items that do not fit in one transaction, with the reason."""
 
@@ -88,7 +90,7 @@ def send(
     *,
     fresh: Collection[str] = (),
 ) -> list[Outcome]:
-    """Outcome of each item. `check` is called before each wave.
+    """Outcome of each item, without the stored ones of `texts`. `check` is called before each wave.
 
     `fresh`: `_src` of roots with probably free keys (see ConditionalStore.write).
     A group that DynamoDB refuses as a whole is added to `too_big`.
@@ -119,6 +121,8 @@ def send(
         for items, is_fresh in ((others, False), (inserts, True)):
             if items:
                 add(items, partial(store.write, items, fresh=is_fresh))
+    if sending.texts is not None:
+        add(sending.texts, partial(store.write, sending.texts, fresh=True))
     if stuck and all(outcome.verdict == "unwritten" for outcome in outcomes):
         raise stuck[0]
     return outcomes

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from hypothesis import given
 from hypothesis import strategies as st
 
-from migrator.dynamodb.store import Batch, Sized, batches
+from migrator.dynamodb.store import Sized, batches
 from migrator.mapping.items.wire import write_units
 from migrator.mapping.model.table import BATCH_WRITE_BYTES, BATCH_WRITE_ITEMS
 
@@ -30,7 +32,7 @@ def test_a_limit_of_write_units_cuts_batches_but_not_items() -> None:
     assert [[key[0] for key, _, _ in batch] for batch in batches(items, 5)] == [["a", "b", "c"], ["d"], ["e"]]
 
 
-def is_a_batch(items: Batch, units_at_most: float | None) -> bool:
+def is_a_batch(items: Sequence[Sized], units_at_most: float | None) -> bool:
     units = sum(write_units(size) for _, _, size in items)
     return (
         len({key for key, _, _ in items}) == len(items) <= BATCH_WRITE_ITEMS

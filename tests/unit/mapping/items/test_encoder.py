@@ -177,6 +177,8 @@ def test_puts_are_never_read_beyond_their_end(first: int, last: int) -> None:
         puts.add((str(number), 1), b"{}", 5)
     with pytest.raises(IndexError):
         puts.batch(first, last)
+    with pytest.raises(IndexError):
+        puts.inserts(first, last, lambda _: b"")
     assert (puts.batch(0, 2), puts.sizes, puts.is_distinct) == (
         b'{"PutRequest":{"Item":{}}},{"PutRequest":{"Item":{}}}',
         [5, 5],

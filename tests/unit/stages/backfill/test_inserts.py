@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime
 
 import pytest
@@ -35,7 +36,8 @@ def shop_with(prepare: Callable[[Shop], None]) -> Shop:
 
 def copied(shop: Shop, path: PagePath, name: str) -> Copied:
     entity = shop.refresh.entities[name].compiled
-    return path.copy(entity, *page_of(lambda: shop.source.read_page(entity.plan, None, None)))
+    page = path.copy(entity, *page_of(lambda: shop.source.read_page(entity.plan, None, None)))
+    return replace(page, written=list(page.written))
 
 
 def new_rows(shop: Shop) -> None:

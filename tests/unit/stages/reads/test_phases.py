@@ -228,6 +228,7 @@ class Paused:
 
     store: ConditionalStore
     meanwhile: list[object]
+    sends_texts: bool = True
 
     def write(self, items: Sequence[EncodedItem], *, fresh: bool = False) -> list[Outcome]:
         while self.meanwhile:
