@@ -6,7 +6,7 @@ import json
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
-from migrator.mapping.check.patterns import key_templates
+from migrator.mapping.check.patterns import TYPES_IN_KEY, key_templates
 from migrator.mapping.check.values import key_facts
 from migrator.mapping.items.filters import FILTERS, NUMBERS, kind_after, specs_of
 from migrator.mapping.items.program import Key, base_key, entries_of
@@ -30,11 +30,6 @@ from migrator.runtime.errors import Fault
 
 # ── Faults and risks in the keys of one entity's items: ambiguity, length, order and type ──
 
-_OF_TYPE: dict[str, frozenset[str]] = {
-    "text": frozenset({"text", "bits", "uuid", "date", "time", "timestamp", "plain"}),
-    "number": frozenset({"integer", "number", "float", "plain"}),
-    "binary": frozenset({"binary", "plain"}),
-}
 _BYTES_A_CHARACTER = 4
 
 Place = tuple[Path, Key]
@@ -88,7 +83,7 @@ def _type_faults(place: Place, plan: EntityPlan, document: Document) -> Iterator
         yield document.fault(at, what)
         return
     kind = result_kind(template.sole, plan)
-    if kind is not None and kind.name not in _OF_TYPE[attribute.type]:
+    if kind is not None and kind.name not in TYPES_IN_KEY[attribute.type]:
         yield document.fault(at, f"{attribute.name} is a {attribute.type} key; this value is {kind.name}")
 
 
@@ -97,7 +92,7 @@ def _plain_key_faults(
 ) -> Iterator[Fault]:
     for where, index, attribute, value in plain_keys(mapping, plan, item, at):
         kind = result_kind(value, plan)
-        if kind is not None and kind.name not in _OF_TYPE[attribute.type]:
+        if kind is not None and kind.name not in TYPES_IN_KEY[attribute.type]:
             what = f"'{attribute.name}' is a {attribute.type} key of {index.name}; here it is {kind.name}"
             yield document.fault(where, what)
 

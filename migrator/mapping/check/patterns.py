@@ -43,6 +43,13 @@ from migrator.mapping.patterns.param_sources import (
 )
 from migrator.runtime.errors import Fault, did_you_mean
 
+TYPES_IN_KEY: dict[str, frozenset[str]] = {
+    "text": frozenset({"text", "bits", "uuid", "date", "time", "timestamp", "plain"}),
+    "number": frozenset({"integer", "number", "float", "plain"}),
+    "binary": frozenset({"binary", "plain"}),
+}
+"""Kinds of values that a key attribute takes, by its type."""
+
 # ── Whether the parameters of an access pattern are of types that its templates, filters and keys take ──
 
 
@@ -59,7 +66,7 @@ def asked_faults(pattern: Pattern, index: Index, document: Document, pattern_at:
             if what := _ref_fault(use.ref, types):
                 yield document.fault(at, what)
     for at, attribute, template, operator in key_templates(pattern, index, request_at):
-        what = _key_fault(attribute, template, operator)
+        what = _key_fault(attribute, template, operator, types)
         if what:
             yield document.fault(at, what)
     for comparison in pattern.filters:
@@ -136,13 +143,18 @@ def _filter_fault(comparison: FilterCondition, wired: Sequence[str]) -> str:
     )
 
 
-def _key_fault(attribute: KeyAttribute, template: Template, operator: str) -> str:
+def _key_fault(attribute: KeyAttribute, template: Template, operator: str, types: dict[str, Kind]) -> str:
+    known = [ref for ref in template.refs if ref.paths and types.keys() >= set(ref.paths)]
+    kinds = [kind_after(types[ref.paths[0]], ref) for ref in known]
     if attribute.type == "text":
-        return ""
+        is_binary = any(kind.name == "binary" for kind in kinds)
+        return "bytes cannot be written as text; use |hash, or a key of type binary" if is_binary else ""
     if template.sole is None:
         return f"{attribute.name} is a {attribute.type} key: it takes one value in braces"
     if operator == "begins_with" and attribute.type == "number":
         return f"{attribute.name} is a number key: begins_with is invalid; write ge, gt, le, lt or between"
+    if kinds and kinds[0].name not in TYPES_IN_KEY[attribute.type]:
+        return f"{attribute.name} is a {attribute.type} key; this value is {kinds[0].name}"
     return ""
 
 
