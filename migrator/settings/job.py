@@ -133,6 +133,18 @@ class DocumentSettings(Settings):
     endpoint: Endpoint | None = None
     max_read_units: Annotated[Number, Field(gt=0, le=1e9)] | None = None
 
+    @model_validator(mode="after")
+    def _names_each_once(self) -> Self:
+        """Marks and services find a table by its name in the account, and a stream is read once."""
+        names: dict[str, list[str]] = {}
+        for name, real in self.real_names.items():
+            names.setdefault(real, []).append(name)
+        twice = [f"{' and '.join(of)} are both the table {real}" for real, of in names.items() if len(of) > 1]
+        if twice:
+            mend = "name it once, with all columns; entities select documents by where:"
+            raise ValueError(f"tables: {'; '.join(twice)}: {mend}, and a column of several types is 'any'")
+        return self
+
     @property
     def real_names(self) -> dict[str, str]:
         return dict(self.tables) if isinstance(self.tables, dict) else {name: name for name in self.tables}

@@ -190,8 +190,16 @@ def schema_faults(error: ValidationError, document: Document, fields: dict[str, 
     # Each form of a union reports its own problem at the same place; a missing word and a name have places of
     # their own.
     problems: dict[tuple[Path, Path], dict[str, None]] = {}
-    for problem in error.errors(include_url=False, include_input=False):
-        path, loc = real_path(problem["loc"], document), problem["loc"]
+    found = [
+        (real_path(problem["loc"], document), problem)
+        for problem in error.errors(include_url=False, include_input=False)
+    ]
+    # A problem inside a value comes from the form that it is written in; the others do not matter.
+    inside = {path[:length] for path, _ in found for length in range(len(path))}
+    for path, problem in found:
+        loc = problem["loc"]
+        if path in inside and problem["type"].endswith("_type"):
+            continue
         own = loc[-1:] if problem["type"] == "missing" or loc[-1:] == ("[key]",) else ()
         problems.setdefault((path, own), {})[_sentence(problem, path, words, fields)] = None
     # A misspelled word is not missing as well.

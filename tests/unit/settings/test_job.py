@@ -274,12 +274,22 @@ def test_old_tables_may_have_other_names_in_the_account(tmp_path: Path) -> None:
         OLD + "journal: source\n",
         OLD + "target: {table: Orders, endpoint: embedded}\n",
         OLD.replace("embedded", "https://u:p@host"),
+        OLD.replace("[Users, Orders]", "{Users: all, Orders: all, Lines: lines}"),
     ],
-    ids=["tables", "least", "url-database", "journal-database", "orders-old", "user-password"],
+    ids=["tables", "least", "url-database", "journal-database", "orders-old", "user-password", "same-table"],
 )
 def test_what_does_not_fit_old_tables_is_reported(tmp_path: Path, text: str) -> None:
     with pins.refused(MappingError):
         load_job(_job_file(tmp_path, text), {})
+
+
+@pytest.mark.parametrize(
+    "tables", ["{Users: u}", "[Users, o]"], ids=["name of a table in a map", "name of a table in a list"]
+)
+def test_wrong_name_in_one_form_is_one_fault(tmp_path: Path, tables: str) -> None:
+    with pins.refused(MappingError) as raised:
+        load_job(_job_file(tmp_path, OLD.replace("[Users, Orders]", tables)), {})
+    assert len(raised.value.faults) == 1
 
 
 def test_a_statement_may_run_for_a_day_at_most(tmp_path: Path) -> None:
