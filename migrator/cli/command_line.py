@@ -57,7 +57,7 @@ def log_from(*, verbose: bool | None = None, log_format: str = "", log_file: Pat
 
 _SET_APART: list[bool] = []
 """Whether this process has frozen the objects of its imports: counting frozen ones takes as long as a collection."""
-_GARBAGE_SOUGHT = (20_000, 50)
+GARBAGE_SOUGHT = (20_000, 50)
 """After so many objects, and in older ones every so many times. With Python's own 700 and 10, a check of 400 tables
 spends a third of its time on collecting objects that stay."""
 
@@ -117,7 +117,7 @@ class Leaf(click.Command):
             # once: objects left by earlier commands of the process are garbage.
             if not _SET_APART:
                 gc.freeze()
-                gc.set_threshold(*_GARBAGE_SOUGHT)
+                gc.set_threshold(*GARBAGE_SOUGHT)
                 _SET_APART.append(True)
         finally:
             gc.enable()
