@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import operator
 import re
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from datetime import time
 from functools import lru_cache, partial
-from itertools import repeat
+from itertools import groupby, repeat
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
@@ -347,10 +347,12 @@ def _by_root(
 ) -> dict[Any, Any]:
     if not collection.collection.is_list:
         return {name_of(row): row[width] for row in rows}
-    children: dict[Any, list[tuple[Any, ...]]] = defaultdict(list)
-    for row in rows:
-        children[name_of(row)].append(row[width:])
-    return {name: tuple(rows_of_root) for name, rows_of_root in children.items()}
+    children: dict[Any, tuple[tuple[Any, ...], ...]] = {}
+    rest: Callable[[tuple[Any, ...]], tuple[Any, ...]] = operator.itemgetter(slice(width, None))
+    # A root's rows stand together; not where a collation takes two keys for one.
+    for name, rows_of_root in groupby(rows, name_of):
+        children[name] = (*children.get(name, ()), *map(rest, rows_of_root))
+    return children
 
 
 def _of_none(collection: CollectionPlan) -> Any:

@@ -218,11 +218,19 @@ def test_lost_connection_error_has_no_words_of_the_server() -> None:
     assert "secret" not in message_of(lost)
 
 
-def test_children_go_to_the_root_that_has_their_key() -> None:
+@pytest.mark.parametrize(
+    "read",
+    [
+        [(20, "fig", 1), (20, "pear", 2)],
+        # As a collation orders them that takes two keys for one.
+        [(20, "fig", 1), (30, "kiwi", 1), (20, "pear", 2)],
+    ],
+)
+def test_children_go_to_the_root_that_has_their_key(read: list[tuple[object, ...]]) -> None:
     plan = plan_of(
         PURCHASE, ["status", "id"], collections=[list_of("lines", LINE, LINES, ["product", "line_no"])]
     )
-    trees = row_trees(plan, [("P", 10), ("S", 20)], [[(20, "fig", 1), (20, "pear", 2)]])
+    trees = row_trees(plan, [("P", 10), ("S", 20)], [read])
     assert trees == [("P", 10, ()), ("S", 20, (("fig", 1), ("pear", 2)))]
 
 
