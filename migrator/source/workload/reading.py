@@ -151,7 +151,9 @@ def _add_table(scope: QueryScope, table: exp.Expr, facts: SchemaFacts) -> str:
         raise NotServed("shape")
     named = table_named(facts, table)
     if named is None:
-        raise NotServed("ambiguous", "a table that the source does not have")
+        # Of a mapping's tables, init reads those of one schema alone.
+        others = "; only the connection's default schema was read" if table.db else ""
+        raise NotServed("ambiguous", f"no table {'.'.join(filter(None, (table.db, table.name)))}{others}")
     name = table.alias_or_name.lower()
     if name in scope.tables:
         raise NotServed("ambiguous", "one name for two tables")

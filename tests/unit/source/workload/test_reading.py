@@ -299,6 +299,13 @@ def test_bad_statements_are_named_and_never_an_error(sql: str, reason: str, fact
     assert reason in reasons, reasons
 
 
+@pytest.mark.parametrize("table", ["missing", "sales.missing"])
+def test_an_unknown_table_is_named_with_its_schema(table: str, facts: SchemaFacts) -> None:
+    (made,) = read(f"SELECT id FROM {table} WHERE id = ?", facts)
+    assert isinstance(made, Unserved)
+    assert pins.said(made.what, table=table)
+
+
 NOT_READ = {
     "aggregate": "SELECT COUNT(*) FROM orders WHERE status = ?",
     "ambiguous": "SELECT id FROM missing",
