@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from migrator.features.exports.python.expressions import Names
-from migrator.features.exports.python.module import formatted, python_module
+from migrator.features.exports.python.module import LINE_LENGTH, formatted, python_module
 from migrator.mapping.items.items import items_for
 from migrator.runtime.errors import SettingsError
 from tests.designs.golden import exactly
 from tests.exports.generated import items_of, loaded, row_model, row_of
 from tests.exports.shop import SHOP
-from tests.exports.typescript import Opened, opened
+from tests.exports.typescript import Opened, opened, opened_design
 from tests.forking import run_python
 from tools.pages.golden import ROOT
 
@@ -64,6 +66,18 @@ def test_names_that_linters_refuse_get_an_underscore() -> None:
         "row_",
         "L",
     ]
+
+
+@pytest.mark.parametrize("after", [False, True])
+def test_long_names_pass_a_linter_that_limits_lines(tmp_path: Path, *, after: bool) -> None:
+    with opened_design("app_data", tmp_path) as made:
+        text, _ = python_module(made.model, [], "job", after=after)
+    assert max(map(len, text.splitlines())) > LINE_LENGTH
+    ruff = ["ruff", "check", "--isolated", "--select=E501", f"--line-length={LINE_LENGTH}", "-"]
+    ended = subprocess.run(
+        [sys.executable, "-m", *ruff], input=text.encode(), capture_output=True, check=False
+    )
+    assert ended.returncode == 0, ended.stdout
 
 
 def test_a_module_of_the_working_directory_does_not_run_in_place_of_ruff(

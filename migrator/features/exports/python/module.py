@@ -459,12 +459,20 @@ def python_module(model: Model, head: Sequence[str], job: str, *, after: bool) -
         for code in rows
         if "put" in code.methods and "read" not in code.methods
     ]
-    return f"{comment('#', [*head, 'fmt: off'])}\n\n{formatted(text)}", left_out
+    lines = formatted(text)
+    # Long names cannot be broken.
+    is_wide = any(len(line) > LINE_LENGTH for line in lines.splitlines())
+    remarks = [*(["ruff: noqa: E501"] if is_wide else []), "fmt: off"]
+    return f"{comment('#', [*head, *remarks])}\n\n{lines}", left_out
+
+
+LINE_LENGTH = 100
 
 
 def formatted(text: str) -> str:
     # Without the working directory, whose modules could have names of the library's.
-    command = [sys.executable, "-P", "-m", "ruff", "format", "--isolated", "--line-length=100", "-"]
+    width = f"--line-length={LINE_LENGTH}"
+    command = [sys.executable, "-P", "-m", "ruff", "format", "--isolated", width, "-"]
     ended = subprocess.run(command, input=text.encode(), capture_output=True, check=False)
     if ended.returncode:
         why = ended.stderr.decode(errors="replace").strip().partition("\n")[0]
