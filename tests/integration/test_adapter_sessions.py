@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from migrator.runtime.errors import UnmarkedError
+from migrator.runtime.errors import SourceError, UnmarkedError
 from migrator.source.adapter.driver import Driver
 from migrator.source.adapter.events import refuse_autocommit
+from migrator.source.adapter.in_transaction import within
 from tests import pins
-from tests.support_adapter import Seen, left_marks, listening
+from tests.support_adapter import Seen, left_marks, listening, service_url
 from tests.support_adapter_service import assert_same, heard
 from tests.support_capture import ENGINES, Capturing, captured
 
@@ -167,3 +168,19 @@ def test_a_connection_that_commits_each_statement_is_refused(
         with engine.connect() as connection:
             assert connection.exec_driver_sql("SELECT count(*) FROM part").scalar_one() == 0
     assert shop.left() == []
+
+
+@pytest.mark.parametrize("each", ["postgresql", "mariadb"], indirect=True)
+def test_connection_that_breaks_while_strict_mode_reads_is_a_source_error(each: Capturing) -> None:
+    own, kill = {
+        "postgresql": ("pg_backend_pid()", "SELECT pg_terminate_backend({})"),
+        "mariadb": ("connection_id()", "KILL {}"),
+    }[each.engine]
+    engine = sa.create_engine(service_url(each.engine, each.url))
+    with engine.connect() as connection:
+        number = connection.exec_driver_sql(f"SELECT {own}").scalar_one()
+        with pytest.raises(SourceError), within(each.source._reading, connection) as reading:
+            each.run(kill.format(number))
+            reading.read("a test", lambda made: made.execute(sa.text("SELECT 1")))
+        connection.invalidate()
+    engine.dispose()

@@ -58,7 +58,7 @@ def within(reading: Reading | InTransaction, connection: Connection) -> Iterator
 
 
 class _Borrowed:
-    """A connection that ignores commit, rollback and close: the service ends its transaction."""
+    """A connection that ignores commit, rollback, close and invalidate: the service ends its transaction."""
 
     is_valid = True
 
@@ -72,10 +72,10 @@ class _Borrowed:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.dbapi_connection, name)
 
-    def commit(self) -> None:
-        """Does nothing: the service commits."""
+    def commit(self, *_: object) -> None:
+        """Does nothing: the service commits. Its pool notices a broken connection."""
 
-    rollback = close = commit
+    rollback = close = invalidate = commit
 
 
 @contextmanager
