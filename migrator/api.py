@@ -159,7 +159,8 @@ class Migration:
 
     @contextmanager
     def changing(self, connection: Any, table: str, *keys: Any) -> Iterator[None]:
-        """Mark the changes of the block to rows of the table with these primary keys.
+        """Mark the changes of the block to rows of the table with these primary keys, and to rows that foreign keys
+        change with them.
 
         The rows are read before the block and after it, in the connection's transaction, which the service commits. A key
         of several columns is a tuple. Raises: UnmarkedError, SettingsError.

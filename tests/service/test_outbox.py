@@ -101,6 +101,33 @@ def test_marks_are_left_by_hand(shop: Shop) -> None:
             migration.mark_changed(session, "user", after, after)
 
 
+def test_marks_by_hand_follow_foreign_keys(shop: Shop) -> None:
+    with shop.migration() as migration, Session(shop.engine) as session:
+        migration.begin_marking()
+        for table, key, rest in (("users", 1, "'Ada'"), ("orders", 10, "1, 5"), ("tags", 100, "10, 'red'")):
+            columns = {"users": "id, name", "orders": "id, user_id, total", "tags": "id, order_id, label"}[table]
+            with migration.changing(session, table, key):
+                session.execute(sa.text(f"INSERT INTO {table} ({columns}) VALUES ({key}, {rest})"))
+        session.commit()
+        shop.comes_to_rest()
+        assert ("TAGS#1", "red#100") in shop.items()
+        with migration.changing(session, "users", 1):
+            session.execute(sa.text("DELETE FROM users WHERE id = 1"))
+        session.commit()
+        shop.comes_to_rest()
+        assert shop.items() == {}
+
+
+def test_key_that_cannot_be_one_is_refused_by_hand(shop: Shop) -> None:
+    with shop.migration() as migration, Session(shop.engine) as session:
+        for key in ({"id": 1}, {1}, ({1},)):
+            with pins.refused(UnmarkedError), migration.changing(session, "users", key):
+                pass
+        wrong: Any = None
+        with pins.refused(SettingsError, "table"), migration.changing(session, wrong, 1):
+            pass
+
+
 def test_the_drivers_own_connection_will_do(shop: Shop) -> None:
     raw = shop.engine.raw_connection()
     try:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from inspect import iscoroutinefunction
 from typing import Any
 
 from sqlalchemy.engine import Connection
@@ -13,11 +14,12 @@ from sqlalchemy.orm import Session
 from migrator.mapping.model.facts import Captured, columns_of
 from migrator.runtime.errors import SettingsError, UnmarkedError, amount
 from migrator.source.adapter import driver as adapter_driver
-from migrator.source.adapter.driver import Driver
+from migrator.source.adapter.driver import Driver, key_of
 from migrator.source.adapter.events import Adapter, driver_of
-from migrator.source.adapter.images import Key, State
-from migrator.source.adapter.marks import Changed, compared
+from migrator.source.adapter.images import Key, RowImages, State
+from migrator.source.adapter.marks import Changed, compared, reached
 from migrator.source.adapter.tables import CapturedTable
+from migrator.source.engines.catalogue import Place
 from migrator.source.engines.connect import ENGINES
 
 Values = Mapping[str, Any]
@@ -33,7 +35,7 @@ def driver_for(connection: Any) -> Driver:
     # A service may have its own connection class, derived from a driver's.
     for base in type(connection).__mro__:
         module = base.__module__.partition(".")[0]
-        if module in modules:
+        if module in modules and not iscoroutinefunction(connection.commit):
             return Driver(connection, *modules[module])
     what = f"dual write: a {type(connection).__name__} is not a connection on which changes can be captured"
     raise UnmarkedError(
@@ -59,18 +61,22 @@ def mark_changed(
 
 @contextmanager
 def changing(adapter: Adapter, connection: Any, table: str, keys: Sequence[Any]) -> Iterator[None]:
-    """Mark the block's changes to the rows with these primary keys (tuples if there are several columns)."""
+    """Mark the block's changes to the rows with these primary keys (tuples if there are several columns), and to
+    rows that foreign keys change with them.
+    """
     watched, _ = _captured(adapter, table)
     driver, seen = driver_for(connection), _seen(adapter, connection)
+    wanted = [_key(watched, key) for key in keys]
     adapter.begins(driver)
     driver.hold()
-    wanted = [_key(watched, key) for key in keys]
     images = adapter.listening.marking.images
-    before: State = images.by_keys(driver, watched, wanted, lock="key")
+    states = _states(images, driver, watched, wanted)
 
     def mark() -> None:
-        after: State = images.by_keys(driver, watched, wanted, lock="own")
-        _leave(adapter, seen, driver, list(compared(watched, before, after, {})))
+        before = states[watched.place]
+        after: State = images.by_keys(driver, watched, [*wanted, *before], lock="own")
+        others = reached(images, driver, watched, states, list(after))
+        _leave(adapter, seen, driver, [*compared(watched, before, after, {}), *others])
 
     try:
         with adapter_driver.by_hand(driver.raw):
@@ -84,6 +90,19 @@ def changing(adapter: Adapter, connection: Any, table: str, keys: Sequence[Any])
                 adapter.listening.works.fail(seen)
         raise
     mark()
+
+
+def _states(
+    images: RowImages, driver: Driver, watched: CapturedTable, keys: Sequence[Key]
+) -> dict[Place, State]:
+    """The rows, and those that a change of their keys or their end changes by foreign keys."""
+    states: dict[Place, State] = {watched.place: images.by_keys(driver, watched, keys, lock="key")}
+    for is_delete in (True, False):
+        others: dict[Place, State] = {}
+        images.reach(driver, others, watched, list(states[watched.place]), is_delete=is_delete)
+        for place, rows in others.items():
+            states[place] = states.get(place, {}) | rows
+    return states
 
 
 def _leave(
@@ -111,12 +130,15 @@ def _sqlalchemys(connection: Any) -> Connection | None:
 
 
 def _key(watched: CapturedTable, key: Any) -> Key:
-    values = tuple(key) if isinstance(key, (tuple, list)) else (key,)
+    values = key_of(key) if isinstance(key, (tuple, list)) else (key,)
     if len(values) != len(watched.key):
         what = f"dual write: the key of {watched.name} is ({', '.join(watched.key)})"
         raise UnmarkedError(
             f"{what}, and {amount(len(values), 'value', 'were')} given; give one for each, as a tuple"
         )
+    if unfit := [type(value).__name__ for value in values if not isinstance(value, Hashable)]:
+        what = f"dual write: a {unfit[0]} is not a value of the key of {watched.name}"
+        raise UnmarkedError(f"{what} ({', '.join(watched.key)}); give the values of its columns")
     return values
 
 
@@ -128,7 +150,7 @@ def _captured(adapter: Adapter, table: str) -> tuple[CapturedTable, Captured]:
         for name in (watched.name, watched.captured.table.real, watched.captured.table.name)
     }
     if table not in by_name:
-        near = difflib.get_close_matches(table, by_name, 1)
+        near = difflib.get_close_matches(str(table), by_name, 1)
         hint = f" (did you mean {near[0]}?)" if near else ""
         raise SettingsError(f"dual write: no entity of the mapping reads a table {table}{hint}")
     return by_name[table]

@@ -177,19 +177,8 @@ class StatementOutcome(Struct, frozen=True):
                 return []
             raise self._came_between()
         changed = list(compared(statement.table, before, after, moved))
-        return [*changed, *self._reached(list(after))]
-
-    def _reached(self, keys: Sequence[Key]) -> Iterator[Changed]:
-        statement = self.statement
-        moved: dict[Place, State] = {}
-        if statement.moves_children and len(self.pending.states) > 1:
-            # A foreign key may be a part of the child's own key.
-            self.images.reach(self.driver, moved, statement.table, keys, is_delete=False)
-        for place, before in self.pending.states.items():
-            if place != statement.table.place:
-                table = self.images.tables.tables[place]
-                after = self.images.by_keys(self.driver, table, before, lock="own") | moved.get(place, {})
-                yield from compared(table, before, after, {})
+        updated = list(after) if statement.moves_children else []
+        return [*changed, *reached(self.images, self.driver, statement.table, self.pending.states, updated)]
 
     def _now(self, keys: Sequence[Key]) -> State:
         statement = self.statement
@@ -302,6 +291,28 @@ class StatementOutcome(Struct, frozen=True):
                 f"{what} by their keys; name other keys, or install triggers (`migrator capture install`)"
             )
         return list(compared(statement.table, {}, after, {}))
+
+
+def reached(
+    images: RowImages,
+    driver: Driver,
+    table: CapturedTable,
+    states: Mapping[Place, State],
+    updated: Sequence[Key],
+) -> Iterator[Changed]:
+    """Changes that foreign keys made in other tables than the given one. `states`: their rows before.
+
+    `updated`: keys of the table's rows after it, if their children may have followed them.
+    """
+    moved: dict[Place, State] = {}
+    if len(states) > 1:
+        # A foreign key may be a part of the child's own key.
+        images.reach(driver, moved, table, updated, is_delete=False)
+    for place, before in states.items():
+        if place != table.place:
+            child = images.tables.tables[place]
+            after = images.by_keys(driver, child, before, lock="own") | moved.get(place, {})
+            yield from compared(child, before, after, {})
 
 
 def rows_changed(driver: Driver, statement: StatementKeys, cursor: Any) -> int | None:
