@@ -116,7 +116,7 @@ class Migration:
         from migrator.stages.session.service import WritingOptions, open_document_writing
 
         self._refuse_closed()
-        refuse_options(mode, unknown_rows, longest_transaction_s, longest_write_s)
+        refuse_options(sessions, mode, unknown_rows, longest_transaction_s, longest_write_s)
         options = WritingOptions(mode, unknown_rows, flush, longest_transaction_s, longest_write_s)
         with ExitStack() as stack:
             if self._service.session.checked.mapping.documents:
@@ -360,17 +360,21 @@ atexit.register(worker_exit)
 
 
 def refuse_options(
-    mode: str, unknown_rows: str, longest_transaction_s: float, longest_write_s: float
+    sessions: object, mode: str, unknown_rows: str, longest_transaction_s: float, longest_write_s: float
 ) -> None:
     """Raises: SettingsError with all faults."""
     wrong = []
+    if isinstance(sessions, (list, tuple)) and not sessions:
+        wrong.append("the list is empty, so no change would be captured: name each that writes")
     if mode not in ("outbox", "strict"):
         wrong.append(f"mode is outbox or strict, not {mode!r}")
     if unknown_rows not in ("refuse", "lock"):
         wrong.append(f"unknown_rows is refuse or lock, not {unknown_rows!r}")
-    if not 0 < longest_transaction_s <= 3600:
-        wrong.append("longest_transaction_s is a number of seconds, up to 3600")
-    if not 0 < longest_write_s <= 3600:
-        wrong.append("longest_write_s is a number of seconds, up to 3600")
+    limits = {"longest_transaction_s": longest_transaction_s, "longest_write_s": longest_write_s}
+    wrong += [
+        f"{name} is a number of seconds, up to 3600"
+        for name, limit_s in limits.items()
+        if not (isinstance(limit_s, (int, float)) and 0 < limit_s <= 3600)
+    ]
     if wrong:
         raise SettingsError("dual_write: " + "; ".join(wrong))

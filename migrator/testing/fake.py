@@ -148,7 +148,7 @@ class FakeMigration(Migration):
     ) -> DualWrite:
         """Record every further change through the sessions in `writes`. Raises: SettingsError."""
         self._refuse_closed()
-        refuse_options(mode, unknown_rows, longest_transaction_s, longest_write_s)
+        refuse_options(sessions, mode, unknown_rows, longest_transaction_s, longest_write_s)
         recording = WatchedSessions(cast("EventHooks", Recording(self.writes.append)))
         with ExitStack() as stack:
             stack.callback(recording.detach)

@@ -177,10 +177,15 @@ def test_connection_that_breaks_while_strict_mode_reads_is_a_source_error(each: 
         "mariadb": ("connection_id()", "KILL {}"),
     }[each.engine]
     engine = sa.create_engine(service_url(each.engine, each.url))
-    with engine.connect() as connection:
+
+    def read(connection: sa.Connection) -> None:
         number = connection.exec_driver_sql(f"SELECT {own}").scalar_one()
-        with pytest.raises(SourceError), within(each.source._reading, connection) as reading:
+        with within(each.source._reading, connection) as reading:
             each.run(kill.format(number))
             reading.read("a test", lambda made: made.execute(sa.text("SELECT 1")))
+
+    with engine.connect() as connection:
+        with pytest.raises(SourceError):
+            read(connection)
         connection.invalidate()
     engine.dispose()

@@ -56,6 +56,11 @@ def test_what_makes_no_sessions(shop: Shop) -> None:
                 migration.dual_write(wrong)
         with pins.refused(SettingsError, "outbox"):
             migration.dual_write(shop.sessions, mode="paranoid", unknown_rows="ok")  # type: ignore[arg-type]
+        for seconds in ("2", None, float("nan")):
+            with pins.refused(SettingsError, "seconds"):
+                migration.dual_write(shop.sessions, longest_write_s=seconds)  # type: ignore[arg-type]
+        with pins.refused(SettingsError, "empty"):
+            migration.dual_write([])
 
 
 @pytest.mark.engines("sqlite")

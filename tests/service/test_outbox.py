@@ -105,7 +105,9 @@ def test_marks_by_hand_follow_foreign_keys(shop: Shop) -> None:
     with shop.migration() as migration, Session(shop.engine) as session:
         migration.begin_marking()
         for table, key, rest in (("users", 1, "'Ada'"), ("orders", 10, "1, 5"), ("tags", 100, "10, 'red'")):
-            columns = {"users": "id, name", "orders": "id, user_id, total", "tags": "id, order_id, label"}[table]
+            columns = {"users": "id, name", "orders": "id, user_id, total", "tags": "id, order_id, label"}[
+                table
+            ]
             with migration.changing(session, table, key):
                 session.execute(sa.text(f"INSERT INTO {table} ({columns}) VALUES ({key}, {rest})"))
         session.commit()

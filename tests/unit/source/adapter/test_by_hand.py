@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import psycopg
 import pytest
 
@@ -10,7 +12,7 @@ from migrator.source.adapter.by_hand import driver_for
 from tests import pins
 
 
-@pytest.mark.parametrize("of", [psycopg.AsyncConnection, str])
+@pytest.mark.parametrize("of", [psycopg.AsyncConnection, Path])
 def test_connection_that_must_be_awaited_is_refused(of: type) -> None:
     with pins.refused(UnmarkedError):
-        driver_for(of.__new__(of))
+        driver_for(object.__new__(of))
