@@ -120,6 +120,17 @@ def test_resources_and_batch_writers_are_followed(shop: Shop, client: Any, dynam
         assert {"LINE#011", "LINE#012"} <= set(items(shop, "ORDER#o2"))
 
 
+@pytest.mark.parametrize(
+    "key", [{"N": "5"}, {"S": ""}, {"S": "x" * 2049}], ids=["another type", "empty", "too long"]
+)
+def test_call_with_invalid_key_raises_error_of_dynamodb(shop: Shop, client: Any, key: dict[str, Any]) -> None:
+    with Migration.load(shop.job) as migration:
+        migration.dual_write(client, mode="strict", longest_write_s=120)
+        with pytest.raises(ClientError) as raised:
+            client.put_item(TableName=shop.real["Orders"], Item=order(1, "u1", "open") | {"order_id": key})
+    assert raised.value.response["Error"]["Code"] == "ValidationException"
+
+
 def test_a_call_that_is_refused_by_its_condition_changes_no_item(shop: Shop, client: Any) -> None:
     before = items(shop, "USER#u1")
     with Migration.load(shop.job) as migration:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from decimal import Decimal
 from itertools import chain, repeat, takewhile
 from types import NoneType
@@ -13,13 +14,13 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from migrator.dynamodb.tables import DescribedIndex, DescribedTable, TableReader
-from migrator.mapping.items.values import Undecodable, json_text
-from migrator.mapping.items.wire import decode, number_text
+from migrator.mapping.items.values import Undecodable, checked_number, json_text
+from migrator.mapping.items.wire import decode
 from migrator.mapping.language.documents import TYPE_NAMES, held_as, key_type
 from migrator.mapping.model.edges import WiredItem
 from migrator.mapping.model.facts import Column, TableFacts
 from migrator.mapping.model.table import PARTITION_KEY_BYTES, SORT_KEY_BYTES, SourceKey, decode_key
-from migrator.runtime.errors import MissingNameError, UnfitValueError
+from migrator.runtime.errors import MissingNameError, RowError, UnfitValueError
 from migrator.runtime.retry import RateLimit, Retry, in_context
 
 # ── Values of documents, by their column's path and declared type; keys made from them ──
@@ -71,14 +72,15 @@ def _at(item: WiredItem, path: str) -> Wire | Undecodable | None:
 
 
 def wire_value(value: Any, type_: str, most_bytes: int) -> Wire | None:
-    """None for a value that no key holds: DynamoDB refuses a whole request with an empty or too long one."""
+    """None for a value that no key holds, such as an empty one: DynamoDB refuses a whole request with it."""
     if type_ == "S" and isinstance(value, str):
         return {"S": value} if 0 < len(value.encode()) <= most_bytes else None
     if type_ == "B" and isinstance(value, (bytes, bytearray, memoryview)):
         return {"B": bytes(value)} if 0 < len(value) <= most_bytes else None
     if type_ == "N" and isinstance(value, (int, Decimal)) and not isinstance(value, bool):
         # Without an exponent, as DynamoDB returns numbers: a server that compares texts also finds the key.
-        return {"N": format(Decimal(number_text(value)), "f")}
+        with suppress(RowError):
+            return {"N": format(checked_number(Decimal(value)), "f")}
     return None
 
 

@@ -11,11 +11,13 @@ from typing import Any
 import orjson
 from msgspec import Struct
 
+from migrator.mapping.items.wire import decode
 from migrator.mapping.model.edges import WiredItem
+from migrator.mapping.model.facts import TableFacts
 from migrator.mapping.model.live import Change, Mark, StreamRecord
 from migrator.runtime.errors import MigratorError, SettingsError, UnmarkedError
 from migrator.runtime.logs import get_logger
-from migrator.source.dynamodb.finding import Finder, Values, name_of
+from migrator.source.dynamodb.finding import Finder, Values, name_of, wired_key
 from migrator.source.dynamodb.marks import RecordImages
 
 _log = get_logger("dual_write")
@@ -44,9 +46,8 @@ class OldDocuments(Struct, frozen=True):
         keys: dict[str, list[WiredItem]] = defaultdict(list)
         for real, item in written:
             name = names.get(real.rpartition("/")[2])
-            key = () if name is None else self.images.captured[name].table.primary_key
-            if name is not None and all(part in item for part in key):  # DynamoDB rejects one without its key
-                keys[name].append({part: _key_value(item[part]) for part in key})
+            if name is not None and (key := _key_of(self.images.captured[name].table, item)) is not None:
+                keys[name].append(key)
         return keys
 
     def shown(self, changes: Sequence[Change]) -> list[Mark]:
@@ -158,6 +159,18 @@ def _written(operation: str, body: Mapping[str, Any]) -> Iterator[tuple[str, Wir
             for word, one in action.items():
                 if word != "ConditionCheck":
                     yield one["TableName"], one["Item"] if word == "Put" else one["Key"]
+
+
+def _key_of(table: TableFacts, item: Mapping[str, Any]) -> WiredItem | None:
+    """None if the item has no valid key: DynamoDB refuses the call, and the service gets its error."""
+    if not all(part in item for part in table.primary_key):
+        return None
+    key: WiredItem = {part: _key_value(item[part]) for part in table.primary_key}
+    try:
+        values = {part: decode(wire) for part, wire in key.items()}
+    except ArithmeticError:
+        return None
+    return None if wired_key(table, values) is None else key
 
 
 def _key_value(wire: Mapping[str, Any]) -> dict[str, Any]:

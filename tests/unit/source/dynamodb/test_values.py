@@ -178,6 +178,8 @@ def test_documents_are_found_the_cheapest_way(
         ({"id": "x" * 2049, "n": 1}, None),
         ({"id": "\u00e9" * 1025, "n": 1}, None),
         ({"n": 1, "id": "x" * 1025}, ("n", "id")),  # of an index, as its sort key
+        ({"id": "a", "n": Decimal("NaN")}, None),
+        ({"id": "a", "n": 10**38 + 1}, None),
     ],
 )
 def test_values_that_no_key_holds_are_not_requested(
