@@ -39,6 +39,16 @@ class Program:
 
 def names_and_values(json: bytes, /) -> tuple[bytes, bytes]: ...
 
+def take_rows(
+    data: bytes,
+    position: int,
+    number: int,
+    encodings: tuple[str | None, ...],
+    converts: tuple[Callable[[Any], Any] | None, ...],
+    rows: list[tuple[Any, ...]],
+    /,
+) -> tuple[int, int]: ...
+
 class PutBuffer:
     sizes: list[int]
     is_distinct: bool

@@ -556,6 +556,74 @@ cdef Py_ssize_t string_end(const char *at, Py_ssize_t i, Py_ssize_t n) noexcept:
             return i + 1
 
 
+# ── rows of MySQL's text protocol ──
+#
+# Source: MySQL's Source Code Documentation, "Text Resultset Row", "Length-Encoded Integer", "MySQL Packets".
+
+
+cdef enum:
+    HEAD_BYTES = 4
+    NULL_VALUE = 251
+    PART_BYTES = 0xFFFFFF
+
+
+def take_rows(bytes data, Py_ssize_t position, int number, tuple encodings, tuple converts, list rows):
+    """Add the rows of the whole packets from `position` on; return where they end, and the number of the next packet.
+
+    It ends before a packet that is not whole, is a part of a longer one, or begins with more than 251: an end, an error,
+    or a row whose first value is long. `encodings`: None for bytes. `converts`: what makes the values, None for none.
+    Raises: ValueError for a row that is longer than its packet.
+    """
+    cdef const unsigned char *at = <const unsigned char *>PyBytes_AS_STRING(data)
+    cdef Py_ssize_t there = PyBytes_GET_SIZE(data), columns = PyTuple_GET_SIZE(encodings), size, i, end, place
+    if position < 0 or PyTuple_GET_SIZE(converts) != columns:
+        raise ValueError("no columns")
+    while there - position > HEAD_BYTES:
+        size = at[position] | at[position + 1] << 8 | at[position + 2] << 16
+        i = position + HEAD_BYTES
+        end = i + size
+        if not 0 < size < PART_BYTES or end > there or at[position + 3] != number or at[i] > NULL_VALUE:
+            break
+        row = []
+        for place in range(columns):
+            encoding, convert = <object>PyTuple_GET_ITEM(encodings, place), <object>PyTuple_GET_ITEM(converts, place)
+            row.append(wire_value(at, &i, end, encoding, convert))
+        rows.append(tuple(row))
+        position, number = end, (number + 1) & 255
+    return position, number
+
+
+cdef object wire_value(const unsigned char *at, Py_ssize_t *i, Py_ssize_t end, encoding, convert):
+    cdef Py_ssize_t n, width, byte
+    cdef const char *begin
+    if i[0] >= end:
+        raise ValueError("a row that ends before its last column")
+    n = at[i[0]]
+    i[0] += 1
+    if n == NULL_VALUE:
+        return None
+    if n > NULL_VALUE:
+        width = {252: 2, 253: 3, 254: 8}.get(n, 9)
+        n = 0
+        if width > 8 or end - i[0] < width:
+            raise ValueError("a value without its length")
+        for byte in range(width - 1, -1, -1):
+            n = n << 8 | at[i[0] + byte]
+        i[0] += width
+    if not 0 <= n <= end - i[0]:
+        raise ValueError("a value that is longer than its row")
+    begin = <const char *>at + i[0]
+    i[0] += n
+    if encoding is None:
+        value = PyBytes_FromStringAndSize(begin, n)
+    else:
+        try:
+            value = PyUnicode_DecodeUTF8(begin, n, NULL)
+        except UnicodeDecodeError:
+            value = PyBytes_FromStringAndSize(begin, n).decode(encoding)
+    return value if convert is None else convert(value)
+
+
 # ── rows of an answer of libpq ──
 
 ctypedef char *(*GetValue)(void *, int, int) noexcept

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import codecs
-import functools
 import sys
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
@@ -18,6 +17,7 @@ from pymysql.protocol import MysqlPacket
 from sqlalchemy import Executable
 from sqlalchemy.engine import Connection
 
+from migrator.mapping.items.native import _native
 from migrator.mapping.model.edges import RawPage
 from migrator.mapping.model.table import RowTree
 from migrator.runtime.errors import LongAnswerError
@@ -143,15 +143,18 @@ class _Rows(MySQLResult):  # type: ignore[misc]
         self.rows = tuple(rows)
 
     def _taken(self, packets: _Packets, rows: list[RowTree]) -> MysqlPacket:
-        take = _taker(tuple((encoding, convert is not None) for encoding, convert in self.converters))
-        converts = [convert for _, convert in self.converters]
+        encodings, converts = zip(*self.converters, strict=True)
         while True:
-            packets.position, packets.number = take(
-                packets.data, packets.text, packets.position, packets.number, converts, rows.append
-            )
-            if packets.is_part():
-                packets.receive()
-                continue
+            if _native is not None:
+                try:
+                    packets.position, packets.number = _native.take_rows(
+                        packets.data, packets.position, packets.number, encodings, converts, rows
+                    )
+                except ValueError:
+                    raise err.InternalError("Packet of a row malformed") from None
+                if packets.is_part():
+                    packets.receive()
+                    continue
             packet = packets.next()
             if packet.is_eof_packet() or packet.is_error_packet():
                 return packet
@@ -159,13 +162,11 @@ class _Rows(MySQLResult):  # type: ignore[misc]
 
 
 class _Packets:
-    """`data`: received bytes from `position` on.
-    `text`: the same as Latin-1.
-    """
+    """`data`: received bytes from `position` on."""
 
     def __init__(self, driver: Any) -> None:
         self.driver = driver
-        self.data, self.text, self.position, self.number = b"", "", 0, driver._next_seq_id
+        self.data, self.position, self.number = b"", 0, driver._next_seq_id
         self._left = getattr(driver, "answer_bytes", sys.maxsize)
 
     def is_part(self) -> bool:
@@ -179,8 +180,7 @@ class _Packets:
         self._left -= len(more)
         if self._left < 0:
             raise LongAnswerError
-        self.data = self.data[self.position :] + more
-        self.text, self.position = self.data.decode("latin-1"), 0
+        self.data, self.position = self.data[self.position :] + more, 0
 
     def next(self) -> MysqlPacket:
         """One of 16 MB or more comes in parts."""
@@ -211,75 +211,6 @@ class _Packets:
 
 _AT_ONCE = 1 << 16
 _LOST = "Lost connection to MySQL server during query"
-
-
-# ── The function that takes rows of one form ──
-
-
-@functools.lru_cache(maxsize=500)
-def _taker(forms: tuple[tuple[str | None, bool], ...]) -> Callable[..., tuple[int, int]]:
-    """A function that reads complete rows in usual packets; it returns its end, and the next packet's number.
-
-    `forms`: each column's encoding (None for bytes), and whether its values are converted.
-    """
-    names: dict[str, Any] = {"long": _long}
-    lines = []
-    for place, (encoding, converts) in enumerate(forms):
-        v, source = f"v{place}", "data" if encoding is None else "text"
-        lines += [
-            "n = data[at]",
-            "if n < 251:",
-            f"    {v} = {source}[at + 1 : at + 1 + n]",
-            "    at += 1 + n",
-            "elif n == 251:",
-            f"    {v} = None",
-            "    at += 1",
-            "else:",
-            f"    {v}, at = long(data, {source}, at)",
-        ]
-        if encoding not in (None, "ascii"):
-            lines += [
-                f"if {v} and not {v}.isascii():",
-                f"    {v} = {v}.encode('latin-1').decode({encoding!r})",
-            ]
-        if converts:
-            lines += [f"if {v} is not None:", f"    {v} = convert{place}({v})"]
-    converts_used = [place for place, (_, converts) in enumerate(forms) if converts]
-    head = [f"    convert{place} = converts[{place}]" for place in converts_used]
-    values = "".join(f"v{place}, " for place in range(len(forms)))
-    body = "\n".join("        " + line for line in lines)
-    exec(_TAKE.format(head="\n".join(head), body=body, values=values), names)
-    function: Callable[..., tuple[int, int]] = names["take"]
-    return function
-
-
-_TAKE = """
-def take(data, text, position, number, converts, append):
-    there = len(data)
-{head}
-    while position + 4 < there:
-        size = data[position] | data[position + 1] << 8 | data[position + 2] << 16
-        end = position + 4 + size
-        at = position + 4
-        if end > there or data[position + 3] != number or data[at] > 251:
-            break
-{body}
-        append(({values}))
-        position = end
-        number = number + 1 & 255
-    return position, number
-"""
-"""Packets that begin with more than 251 are the end, an error, or a row whose first value is long: PyMySQL reads those."""
-
-
-def _long(data: bytes, values: Any, at: int) -> tuple[Any, int]:
-    width = _WIDTHS[data[at]]
-    begin = at + 1 + width
-    end = begin + int.from_bytes(data[at + 1 : begin], "little")
-    return values[begin:end], end
-
-
-_WIDTHS = {252: 2, 253: 3, 254: 8}
 
 
 _MODES = "ANSI_QUOTES,PIPES_AS_CONCAT"

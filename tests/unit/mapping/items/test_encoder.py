@@ -6,7 +6,7 @@ import json
 import os
 import random
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
@@ -687,3 +687,64 @@ def test_libpq_text_that_is_not_utf_8_leaves_its_row() -> None:
     assert made is not None
     made.encode(placed, 0, b"}", 0, items, left.append)
     assert (items, left) == ([], [row])
+
+
+# ── rows of MySQL's text protocol ──
+
+
+def packet(number: int, values: Sequence[bytes | None], form: int = 0) -> bytes:
+    """A row. `form`: of the lengths, which may be longer than needed."""
+
+    def length(n: int) -> bytes:
+        chosen = max(form, 0 if n < 251 else 252 if n < 1 << 16 else 253)
+        return (
+            bytes([chosen]) + n.to_bytes({252: 2, 253: 3, 254: 8}[chosen], "little") if chosen else bytes([n])
+        )
+
+    body = b"".join(b"\xfb" if value is None else length(len(value)) + value for value in values)
+    return len(body).to_bytes(3, "little") + bytes([number % 256]) + body
+
+
+def taken(data: bytes, number: int, *encodings: str | None) -> tuple[tuple[int, int], list[tuple[Any, ...]]]:
+    rows: list[tuple[Any, ...]] = []
+    return _native.take_rows(data, 0, number, encodings, (None,) * len(encodings), rows), rows
+
+
+@given(
+    st.lists(st.none() | st.binary(max_size=300) | st.just(b"x" * 70_000), min_size=1, max_size=5),
+    st.integers(0, 255),
+    st.sampled_from([0, 252, 253, 254]),
+    st.integers(1, 5),
+)
+def test_rows_of_packets_are_taken_as_far_as_they_are_whole(
+    values: list[bytes | None], number: int, form: int, cut: int
+) -> None:
+    # The first value is short: a packet that begins with a long one is left to PyMySQL.
+    rows = [(None, *values), (b"", *values[::-1])]
+    packets = [packet(number, rows[0], form), packet(number + 1, rows[1])]
+    data, encodings = b"".join(packets), (None,) * (len(values) + 1)
+    assert taken(data, number, *encodings) == ((len(data), (number + 2) % 256), rows)
+    assert taken(data[:-cut], number, *encodings) == ((len(packets[0]), (number + 1) % 256), rows[:1])
+    assert taken(data, number + 1, *encodings) == ((0, number + 1), [])
+
+
+def test_texts_are_decoded_and_values_made_of_them() -> None:
+    data, rows = packet(0, ["7é".encode(), b"12", None, b"\xff"]), list[tuple[Any, ...]]()
+    _native.take_rows(data, 0, 0, ("latin-1",) * 4, (None, int, int, None), rows)
+    assert rows == [("7é", 12, None, "ÿ")]
+
+
+@pytest.mark.parametrize(
+    "body", [b"\x01", b"\x02a", b"\x01a", b"\x01a\xfc\x01", b"\x01a\xfe" + b"\xff" * 8, b"\x01a\xff\x01"]
+)
+def test_a_row_that_is_longer_than_its_packet_is_refused(body: bytes) -> None:
+    whole = len(body).to_bytes(3, "little") + b"\0" + body + b"more"
+    with pytest.raises(ValueError, match=r"row|length"):
+        taken(whole, 0, None, None)
+
+
+@given(st.binary(max_size=60), st.integers(1, 4))
+def test_bytes_that_are_no_rows_end_or_are_refused(body: bytes, columns: int) -> None:
+    with suppress(ValueError):
+        (end, _), rows = taken(len(body).to_bytes(3, "little") + b"\0" + body, 0, *(None,) * columns)
+        assert (end > 0) == bool(rows)
