@@ -343,8 +343,12 @@ class RowImages(Struct, frozen=True):
         return driver.sql(f"SELECT {', '.join(shown)} FROM {name}{as_alias}")
 
     def _whole(self, table: CapturedTable, name: str, alias: str) -> str:
-        """Full precision: some engines show only six digits of a FLOAT."""
+        """A form that can be compared: some engines show only six digits of a FLOAT, and drivers do not send the
+        values that they make of JSON.
+        """
         column = f"{alias}.{self.ddl.quoted(name)}"
+        if table.types.get(name, "").lower() == "jsonb":
+            return f"CAST({column} AS text)"
         return f"({column} + 0e0)" if self._is_rounded(table, name) else column
 
     def _is_rounded(self, table: CapturedTable, name: str) -> bool:
