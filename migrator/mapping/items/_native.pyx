@@ -594,7 +594,8 @@ def take_rows(bytes data, Py_ssize_t position, int number, tuple encodings, tupl
 
 
 cdef object wire_value(const unsigned char *at, Py_ssize_t *i, Py_ssize_t end, encoding, convert):
-    cdef Py_ssize_t n, width, byte
+    cdef Py_ssize_t width, byte
+    cdef size_t n
     cdef const char *begin
     if i[0] >= end:
         raise ValueError("a row that ends before its last column")
@@ -610,7 +611,7 @@ cdef object wire_value(const unsigned char *at, Py_ssize_t *i, Py_ssize_t end, e
         for byte in range(width - 1, -1, -1):
             n = n << 8 | at[i[0] + byte]
         i[0] += width
-    if not 0 <= n <= end - i[0]:
+    if n > <size_t>(end - i[0]):
         raise ValueError("a value that is longer than its row")
     begin = <const char *>at + i[0]
     i[0] += n
