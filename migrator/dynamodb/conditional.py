@@ -215,26 +215,31 @@ class ConditionalWrites(Forked):
             "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
         }
 
-    def _tried(self, writes: Sequence[ConditionalWrite], before: int) -> list[list[Outcome]]:
+    def _tried(self, writes: Sequence[Put | Transaction], before: int) -> list[list[Outcome]]:
         """Outcomes of each write's items. `before`: number of items taken before.
 
         First tries are concurrent. A write that fails for any reason except its conditions is retried alone.
         """
-        first = self._first_tries(writes)
+
+        def took(number: int, _: Mapping[str, Any] | None) -> bool:
+            self.store.sent.taken += len(writes[number].items)
+            return True
+
+        first = self._first_tries(writes, took)
         left = [number for number in range(len(writes)) if number not in first.answered]
         further = partial(self._settled_or_why_not, before)
         tried = self._all(further, [(writes[number], first.failed.get(number)) for number in left])
         outcomes = {**first.refused, **dict(zip(left, tried, strict=True))}
         return [outcomes.get(number) or _all_stored(write) for number, write in enumerate(writes)]
 
-    def _first_tries(self, writes: Sequence[ConditionalWrite]) -> FirstTries:
-        first = FirstTries(self.store, writes)
+    def _first_tries(self, writes: Sequence[ConditionalWrite], took: Took) -> FirstTries:
+        first = FirstTries(self.store, writes, took)
         if len(writes) > 1 and (sockets := self.store.sockets) is not None:
             first.send(sockets)
         return first
 
     def _settled_or_why_not(
-        self, before: int, write_and_failure: tuple[ConditionalWrite, Exception | None]
+        self, before: int, write_and_failure: tuple[Put | Transaction, Exception | None]
     ) -> list[Outcome]:
         write, failure = write_and_failure
         try:
@@ -251,7 +256,7 @@ class ConditionalWrites(Forked):
             why = UNPROCESSED
         return [Outcome(item, "unwritten", why=why) for item in write.items]
 
-    def _settled(self, write: ConditionalWrite, failure: Exception | None) -> list[Outcome]:
+    def _settled(self, write: Put | Transaction, failure: Exception | None) -> list[Outcome]:
         """Outcomes after the failure of a first try.
 
         Raises: StoppedError if DynamoDB gave up; ItemRefusedError if it rejects the items as they are.
@@ -315,14 +320,17 @@ class ConditionalWrites(Forked):
         taken before.
         """
         writes = list(_cut(items, self.design.name, self.store.limit.units_at_most))
-        first, inserted = self._first_tries(writes), set[int]()
-        left: list[tuple[Inserts, Exception | None]] = []
-        for number, write in enumerate(writes):
-            answer = first.answered.get(number)
-            if answer is None:
-                left.append((write, first.failed.get(number)))
-            elif rest := self._took(write, answer, inserted):
+        inserted, left = set[int](), list[tuple[Inserts, Exception | None]]()
+
+        def took(number: int, answer: Mapping[str, Any] | None) -> bool:
+            rest = self._took(writes[number], answer or {}, inserted)
+            if rest:
                 left.append((rest, _unprocessed(rest)))
+            return rest is None
+
+        first = self._first_tries(writes, took)
+        unanswered = (number for number in range(len(writes)) if number not in first.answered)
+        left += [(writes[number], first.failed.get(number)) for number in unanswered]
         for numbers in self._all(partial(self._insert, before), left):
             inserted |= numbers
         return inserted
@@ -372,7 +380,7 @@ def _differ(one: Item, other: Item) -> bool:
     return encode_item(one) != encode_item(other)
 
 
-def _all_stored(write: ConditionalWrite) -> list[Outcome]:
+def _all_stored(write: Put | Transaction) -> list[Outcome]:
     return [Outcome(item, "stored") for item in write.items]
 
 
@@ -522,7 +530,6 @@ class Inserts(Struct, frozen=True):
     sizes: Sequence[int]
     statements: Texts
     operation: str = "BatchExecuteStatement"
-    items: Sequence[EncodedItem] = ()
 
     def units(self) -> float:
         return units_of_writes(self.sizes)
@@ -547,6 +554,8 @@ def _unprocessed(write: Inserts) -> Unprocessed:
 
 
 ConditionalWrite: TypeAlias = Put | Transaction | Inserts
+Took: TypeAlias = Callable[[int, Mapping[str, Any] | None], bool]
+"""Called with a write's number and answer (None: its condition failed); returns whether more may be sent."""
 
 # ── The first tries of many ──
 
@@ -554,19 +563,20 @@ ConditionalWrite: TypeAlias = Put | Transaction | Inserts
 class FirstTries:
     """Concurrent first tries of many writes.
 
-    `answered`: settled writes, with their answer; None of one whose condition failed.
+    `answered`: numbers of settled writes.
     `refused`: outcomes of failed conditions.
     `failed`: errors of the others.
 
     Respects the write limit: while it has no room for the next write, answers are read.
     """
 
-    def __init__(self, store: DynamoStore, writes: Sequence[ConditionalWrite]) -> None:
+    def __init__(self, store: DynamoStore, writes: Sequence[ConditionalWrite], took: Took) -> None:
         self._store = store
         self._writes = writes
+        self._took = took
         self._limited: dict[int, LimitedRequest] = {}
         self._sent: dict[int, Mapping[str, Any]] = {}
-        self.answered: dict[int, Mapping[str, Any] | None] = {}
+        self.answered: set[int] = set()
         self.refused: dict[int, list[Outcome]] = {}
         self.failed: dict[int, Exception] = {}
 
@@ -618,9 +628,8 @@ class FirstTries:
             return False
         finally:
             self._settle(number, consumed)
-        self.answered[number] = answer
-        self._store.sent.taken += len(self._writes[number].items)
-        return True
+        self.answered.add(number)
+        return self._took(number, answer)
 
     def _answer_of(self, number: int, received: Received | BotoCoreError) -> Mapping[str, Any] | None:
         client, write = self._store.client, self._writes[number]

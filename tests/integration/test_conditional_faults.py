@@ -174,6 +174,18 @@ def test_a_table_that_takes_nothing_stops(dynamodb_url: str, design: TableDesign
     assert faults.counts["requests PutItem"] < 600
 
 
+@INSERTS
+def test_inserts_that_are_all_throttled_stop_with_what_was_sent(
+    dynamodb_url: str, design: TableDesign, way: str
+) -> None:
+    faults = Faults(unprocessed=1.0)
+    once = Backoff(attempts=1, base_s=0.001, cap_s=0.01, limit_s=120)
+    with through(dynamodb_url, design, faults, once) as writes, pytest.raises(StoppedError):
+        written(writes, items(2000, 5), way)
+    # Of 80 requests, those that are sent before the first answer, and those of threads that have begun.
+    assert faults.counts["requests BatchExecuteStatement"] < 40
+
+
 @WAYS
 def test_missing_table_is_reported_at_once(dynamodb_url: str, way: str) -> None:
     nowhere = TableDesign("NoSuchTable", (KeyAttribute("PK"), KeyAttribute("SK")), "type")

@@ -39,6 +39,8 @@ class Program:
 
 def names_and_values(json: bytes, /) -> tuple[bytes, bytes]: ...
 
+class PacketError(ValueError): ...
+
 def take_rows(
     data: bytes,
     position: int,

@@ -428,7 +428,8 @@ cdef class Program:
 
 
 cdef enum:
-    PUT_BYTES = 22
+    PUT_BYTES = 22      # of {"PutRequest":{"Item":
+    PUT_END_BYTES = 2   # of }} behind an item, without the comma
 
 
 cdef class PutBuffer:
@@ -474,7 +475,7 @@ cdef class PutBuffer:
         for number in range(first, last):
             begin, end = end + 1 + PUT_BYTES, self.ends[number]
             names.n = values.n = 0
-            split_members(self.text.at + begin, end - 2 - begin, names, values)
+            split_members(self.text.at + begin, end - PUT_END_BYTES - begin, names, values)
             head = head_of(PyBytes_FromStringAndSize(names.at, names.n - 1))
             if head is None:
                 return None
@@ -567,12 +568,23 @@ cdef enum:
     PART_BYTES = 0xFFFFFF
 
 
-def take_rows(bytes data, Py_ssize_t position, int number, tuple encodings, tuple converts, list rows):
+class PacketError(ValueError):
+    """A row that is longer than its packet."""
+
+
+def take_rows(
+    bytes data not None,
+    Py_ssize_t position,
+    int number,
+    tuple encodings not None,
+    tuple converts not None,
+    list rows not None,
+):
     """Add the rows of the whole packets from `position` on; return where they end, and the number of the next packet.
 
     It ends before a packet that is not whole, is a part of a longer one, or begins with more than 251: an end, an error,
-    or a row whose first value is long. `encodings`: None for bytes. `converts`: what makes the values, None for none.
-    Raises: ValueError for a row that is longer than its packet.
+    or a row whose first value is long. `encodings`: of what is not UTF-8; None for bytes. `converts`: what makes the
+    values, None for none. Raises: PacketError; what converts raise.
     """
     cdef const unsigned char *at = <const unsigned char *>PyBytes_AS_STRING(data)
     cdef Py_ssize_t there = PyBytes_GET_SIZE(data), columns = PyTuple_GET_SIZE(encodings), size, i, end, place
@@ -598,7 +610,7 @@ cdef object wire_value(const unsigned char *at, Py_ssize_t *i, Py_ssize_t end, e
     cdef size_t n
     cdef const char *begin
     if i[0] >= end:
-        raise ValueError("a row that ends before its last column")
+        raise PacketError("a row that ends before its last column")
     n = at[i[0]]
     i[0] += 1
     if n == NULL_VALUE:
@@ -607,12 +619,12 @@ cdef object wire_value(const unsigned char *at, Py_ssize_t *i, Py_ssize_t end, e
         width = {252: 2, 253: 3, 254: 8}.get(n, 9)
         n = 0
         if width > 8 or end - i[0] < width:
-            raise ValueError("a value without its length")
+            raise PacketError("a value without its length")
         for byte in range(width - 1, -1, -1):
             n = n << 8 | at[i[0] + byte]
         i[0] += width
     if n > <size_t>(end - i[0]):
-        raise ValueError("a value that is longer than its row")
+        raise PacketError("a value that is longer than its row")
     begin = <const char *>at + i[0]
     i[0] += n
     if encoding is None:

@@ -371,7 +371,7 @@ class ConditionalStore(Protocol):
 
     @property
     def sends_texts(self) -> bool:
-        """Whether PutTexts are sent as they are. Then outcomes of stored items are left out."""
+        """Whether PutTexts are sent as they are. Of these, outcomes of stored items may be left out."""
 
     def write(self, items: Sequence[EncodedItem], *, fresh: bool = False) -> list[Outcome]:
         """Put each item by rule 3, no two under one key; outcomes in the order of `items`.

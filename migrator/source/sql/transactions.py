@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from datetime import time
@@ -347,12 +347,12 @@ def _by_root(
 ) -> dict[Any, Any]:
     if not collection.collection.is_list:
         return {name_of(row): row[width] for row in rows}
-    children: dict[Any, tuple[tuple[Any, ...], ...]] = {}
+    children: dict[Any, list[tuple[Any, ...]]] = defaultdict(list)
     rest: Callable[[tuple[Any, ...]], tuple[Any, ...]] = operator.itemgetter(slice(width, None))
     # A root's rows stand together; not where a collation takes two keys for one.
     for name, rows_of_root in groupby(rows, name_of):
-        children[name] = (*children.get(name, ()), *map(rest, rows_of_root))
-    return children
+        children[name].extend(map(rest, rows_of_root))
+    return {name: tuple(rows_of_root) for name, rows_of_root in children.items()}
 
 
 def _of_none(collection: CollectionPlan) -> Any:

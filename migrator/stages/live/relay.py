@@ -101,6 +101,10 @@ class Ahead:
         for mark in marks:
             self._add(mark)
 
+    def leave_out(self, numbers: Iterable[int]) -> None:
+        for number in self._pending.keys() & numbers:
+            self._drop(number)
+
     def clear(self) -> None:
         self._pending.clear()
         self._by_part.clear()
@@ -247,7 +251,9 @@ class Relay:
                 if mark.is_of_whole_table:
                     self._spread(mark, worked)
             reached = [(mark, reach) for mark in rows if (reach := self._reached(mark, worked)) is not None]
-            # Apart: a mark that fails again has all that are with it read and written several times.
+            # Apart: a mark that fails again has all that are with it read and written several times. Nor is it finished
+            # with a mark of this take that concerns the same row.
+            self._ahead.leave_out({mark.id for mark in marks if mark.tries})
             for is_retried in (False, True):
                 if works := [(mark, reach) for mark, reach in reached if (mark.tries > 0) is is_retried]:
                     self._work(works, worked)

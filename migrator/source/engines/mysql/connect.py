@@ -143,14 +143,16 @@ class _Rows(MySQLResult):  # type: ignore[misc]
         self.rows = tuple(rows)
 
     def _taken(self, packets: _Packets, rows: list[RowTree]) -> MysqlPacket:
-        encodings, converts = zip(*self.converters, strict=True)
+        # A value of a type without a character set is text of any bytes.
+        encodings = tuple("latin-1" if encoding == "ascii" else encoding for encoding, _ in self.converters)
+        converts = tuple(convert for _, convert in self.converters)
         while True:
             if _native is not None:
                 try:
                     packets.position, packets.number = _native.take_rows(
                         packets.data, packets.position, packets.number, encodings, converts, rows
                     )
-                except ValueError:
+                except _native.PacketError:
                     raise err.InternalError("Packet of a row malformed") from None
                 if packets.is_part():
                     packets.receive()

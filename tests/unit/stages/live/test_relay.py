@@ -204,6 +204,20 @@ def test_marks_that_fail_again_cost_others_nothing() -> None:
     assert shop.tickets.highest() - before == 2
 
 
+def test_mark_seen_ahead_that_failed_is_finished_once() -> None:
+    shop = Shop(marks=2, wait_s=0.0)
+    shop.refresh.store = Refusing(shop.checked.mapping.table, no_fence)
+    for number in (1, 3, 2, 4):
+        shop.change("users", number, name="Ann")
+    # A full take looks ahead at the others, of which one fails in the next take.
+    assert [shop.relay.once().put_back for _ in range(2)] == [0, 1]
+    shop.refresh.store = shop.store
+    shop.change("users", 2, name="Bea")
+    worked = shop.relay.once()
+    assert (worked.taken, worked.finished, len(worked.changes)) == (2, 2, 2)
+    assert shop.live()["USER#2", "META"]["name"] == "Bea"
+
+
 class Slow(FakeStore):
     """Takes `takes_s` for every write."""
 
