@@ -32,7 +32,7 @@ from migrator.mapping.model.results import Check, CheckState
 from migrator.mapping.model.table import TableDesign
 from migrator.runtime.errors import CLEAN, DIFFERENT, MappingError, SettingsError, TargetError, amount
 from migrator.runtime.retry import Backoff
-from migrator.runtime.values import asdict
+from migrator.runtime.values import asdict, replace
 from migrator.settings.definition import (
     IndexChanges,
     addition,
@@ -42,7 +42,7 @@ from migrator.settings.definition import (
     removal,
 )
 from migrator.settings.job import Job, TableOptions
-from migrator.settings.roles import ROLES, SQL_ROLES, SqlRole, rights_of
+from migrator.settings.roles import ROLES, SQL_ROLES, Rights, SqlRole, rights_of, with_old_rights
 from migrator.settings.transforms import read_mapping, sound_mapping
 from migrator.stages import doctor as health
 from migrator.stages.process import need_bucket
@@ -216,8 +216,28 @@ def _source(checkup: health.Checkup, stack: ExitStack, outer: JobSession, role: 
         ):
             fault, _, advice = what.partition("; ")
             checkup.tell(f"index of {name}", fault, advice, "warning")
+    if not is_database:
+        _old_tables(checkup, session, role)
     if role is None or "UPDATE" in rights.mark:
         _marks(checkup, session)
+
+
+def _old_tables(checkup: health.Checkup, session: JobSession, role: str | None) -> None:
+    """Check the rights on the old tables and their streams; without a role those to copy, follow and compare."""
+    needed = replace(ROLES["relay"], asks=True) if role is None else ROLES[role]
+    rights = with_old_rights(Rights(()), needed, session.checked.mapping)
+    source = session.documents
+    for table, probes in checkup.ask("old tables", lambda: list(source.probe(session.plans, rights))) or ():
+        health.check_actions(checkup, probes, {}, table)
+    if not rights.old_streams:
+        return
+    capture = session.live.stream_capture
+    streams = checkup.ask("old streams", lambda: list(capture.probe(capture.captured(session.plans)))) or ()
+    needed_by = {} if role or capture.installation() else health.UNTIL_CAPTURE
+    for table, probes in streams:
+        asked = [probe for probe in probes if f"dynamodb:{probe.action}" in rights.old_streams]
+        if role or any(probe.tried for probe in asked):
+            health.check_actions(checkup, asked, needed_by, table)
 
 
 def _marks(checkup: health.Checkup, session: JobSession) -> None:

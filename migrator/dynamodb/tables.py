@@ -13,7 +13,7 @@ from msgspec import Struct
 from migrator.dynamodb.answers import IncompleteAnswerError, consumed_units
 from migrator.dynamodb.failures import Unprocessed, error_code, gave_up, in_words, passes_at
 from migrator.mapping.items.wire import decode_item
-from migrator.mapping.model.edges import WiredItem
+from migrator.mapping.model.edges import ActionProbe, WiredItem
 from migrator.mapping.model.live import (
     ALL_OF_IT,
     MEND,
@@ -226,6 +226,25 @@ CALLS_PER_S = 5
 """GetRecords calls per shard. Source: API reference, GetRecords; Developer Guide, "Quotas", "DynamoDB Streams"."""
 
 
+_STREAM_ACTIONS = ("DescribeStream", "GetShardIterator", "GetRecords")
+_NO_STREAM = "not tried: the table has no stream; `migrator capture install` switches one on"
+_NOT_REACHED = (
+    "not tried: it needs the answer of another action; run the command again once that one is allowed"
+)
+
+
+def _probe(action: str, call: Callable[[], None]) -> ActionProbe:
+    try:
+        call()
+    except (KeyError, IndexError):
+        return ActionProbe(action, _NOT_REACHED, tried=False)
+    except StoppedError as error:  # a reader of the same shard may use up its calls
+        return ActionProbe(action, str(error), tried=False)
+    except TargetError as error:
+        return ActionProbe(action, str(error))
+    return ActionProbe(action)
+
+
 class DynamoStream:
     """The stream of one table. Thread-safe for different shards.
 
@@ -288,6 +307,27 @@ class DynamoStream:
         asked = {"StreamArn": described["LatestStreamArn"], "Limit": 1}
         answer = self._ask(self.streams, "describe_stream", "StreamDescription", **asked)
         return bool(answer["StreamDescription"]["StreamStatus"] == "ENABLED")
+
+    def probe(self) -> list[ActionProbe]:
+        """One probe per action that reads the stream; none is tried without a stream."""
+        described = self._table()
+        if not described.get("StreamSpecification", {}).get("StreamEnabled"):
+            return [ActionProbe(action, _NO_STREAM, tried=False) for action in _STREAM_ACTIONS]
+        stream = str(described["LatestStreamArn"])
+        found: dict[str, Any] = {}
+
+        def describe() -> None:
+            words = {"StreamArn": stream, "Limit": 1}
+            answer = self._ask(self.streams, "describe_stream", "StreamDescription", **words)
+            found["shard"] = answer["StreamDescription"]["Shards"][0]["ShardId"]
+
+        def iterate() -> None:
+            found["iterator"] = self.iterator(stream, found["shard"], StreamPosition("TRIM_HORIZON"))
+
+        def read() -> None:
+            self.records(stream, found["shard"], found["iterator"], 1)
+
+        return list(map(_probe, _STREAM_ACTIONS, (describe, iterate, read)))
 
     def iterator(self, stream: str, shard: str, position: StreamPosition) -> str:
         where = {"SequenceNumber": position.sequence} if position.sequence else {}

@@ -31,6 +31,10 @@ _POOLED = "nothing that migrator sets there outlives a transaction"
 
 _LATER = {"UpdateItem": "`migrator clean --attributes`"}
 """Actions that one command alone needs."""
+UNTIL_CAPTURE = dict.fromkeys(
+    ("DescribeStream", "GetShardIterator", "GetRecords"), "`migrator capture install`"
+)
+"""Actions that a job without capture does not need."""
 
 
 class Checkup:
@@ -190,23 +194,34 @@ def check_clock(checkup: Checkup, name: str, ask: Callable[[], float | None]) ->
 def check_permissions(
     checkup: Checkup, probes: Sequence[ActionProbe], job: str, *, written: bool, role: str | None = None
 ) -> None:
+    check_actions(checkup, probes, {} if role else _LATER)
+    if not written and role is None:
+        what = "permissions to write were not tried"
+        checkup.tell("permission BatchWriteItem", what, f"migrator doctor --write {job}", "warning")
+
+
+def check_actions(
+    checkup: Checkup, probes: Sequence[ActionProbe], needed_by: Mapping[str, str], old: str = ""
+) -> None:
+    """`needed_by`: the command before which an action is needed, of those not needed yet.
+
+    `old`: the real name of an old table; '' for the job's own.
+    """
+    of, table = (f" of {old}", f"table {old}") if old else ("", "the table")
     for probe in probes:
-        name = f"permission {probe.action} {probe.index}".rstrip()
-        where = f"its index {probe.index}" if probe.index else "the table"
+        name = f"permission {probe.action} {probe.index}".rstrip() + of
+        where = f"{'index' if old else 'its index'} {probe.index}{of}" if probe.index else table
         if not probe.refused:
             checkup.tell(name, "allowed")
             continue
         if not probe.tried:
             checkup.tell(name, probe.refused, "", "warning")
             continue
-        later = f" before {_LATER[probe.action]}" if role is None and probe.action in _LATER else ""
+        later = f" before {needed_by[probe.action]}" if probe.action in needed_by else ""
         # Other refusals, such as a missing index, contain their own advice.
         denied = "AccessDenied" in probe.refused
         mend = f"allow dynamodb:{probe.action} on {where} to the role{later}" if denied else ""
         checkup.tell(name, probe.refused, mend, "warning" if later else "failed")
-    if not written and role is None:
-        what = "permissions to write were not tried"
-        checkup.tell("permission BatchWriteItem", what, f"migrator doctor --write {job}", "warning")
 
 
 def check_capture(

@@ -156,7 +156,9 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(status, answer)
 
     def _refusal_of_items(self, operation: str, body: Wire) -> tuple[int, str] | None:
-        """What a whole request is refused with for an item that is in it."""
+        """What a whole request is refused with for its operation, or for an item that is in it."""
+        if operation in self.faults.denied:
+            return 400, "AccessDeniedException"
         if operation == "PutItem" and self.faults.is_withheld(body["Item"]):
             return 400, "ProvisionedThroughputExceededException"
         found = (self.faults.refuses(item) for item in items_of(operation, body))

@@ -36,7 +36,7 @@ class Faults:
     `clock_code`, with `clock_message`. `aged`: so many requests are told that their signature is too old, though clocks agree.
     `empty`: the table hears nothing of the request, and the caller is told 200 with `empty_body`; `empty_of`: of these
     operations alone. `altered`: so many answers come as `alters` makes them, of the operation, the status and the answer, where that
-    changes them.
+    changes them. `denied`: operations that the caller has no right to.
     """
 
     unprocessed: float = 0.0
@@ -66,6 +66,7 @@ class Faults:
     empty: float = 0.0
     empty_body: bytes = b"{}"
     empty_of: frozenset[str] = frozenset()
+    denied: frozenset[str] = frozenset()
     altered: int = 0
     alters: Callable[[str, int, Wire], Wire] = lambda operation, status, answer: answer
     counts: Counter[str] = field(default_factory=Counter)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from migrator.api import Migration
+from tests.faults.proxy import FaultProxy, Faults
 from tests.journeys.documents import PATTERNS, Shop, old_shop
 
 
@@ -68,3 +70,54 @@ def test_a_service_reads_the_old_tables_page_by_page(shop: Shop) -> None:
         assert [row["sku"] for row in page.items] == ["s2"]
         rest = migration.read_page("lines_of_order", order_id="o1", size=5, cursor=page.next)
         assert ([row["sku"] for row in rest.items], rest.next) == (["s3"], None)
+
+
+ON_TABLE = ("BatchGetItem", "GetItem", "Query", "Scan")
+ON_STREAM = ("DescribeStream", "GetRecords", "GetShardIterator")
+
+
+@contextmanager
+def behind_proxy(folder: Path, dynamodb_url: str) -> Iterator[tuple[Shop, Faults]]:
+    faults = Faults()
+    with FaultProxy(dynamodb_url, faults) as proxy, old_shop(folder, proxy.url) as made:
+        yield made, faults
+        faults.denied = frozenset()
+
+
+def refused_of_old(shop: Shop) -> list[dict[str, str]]:
+    """The doctor's checks of rights on old tables that do not pass."""
+    checks = shop.project.run("doctor", shop.job, "--json").data["checks"]
+    assert not [check for check in checks if "internal error" in check["what"]]
+    return [
+        check
+        for check in checks
+        if check["name"].startswith("permission ") and " of " in check["name"] and check["state"] != "ok"
+    ]
+
+
+@pytest.mark.parametrize("action", [*ON_TABLE, *ON_STREAM])
+def test_doctor_names_a_denied_action_of_each_old_table(
+    tmp_path: Path, dynamodb_url: str, action: str
+) -> None:
+    with behind_proxy(tmp_path, dynamodb_url) as (shop, faults):
+        assert refused_of_old(shop) == []
+        faults.denied = frozenset({action})
+        refused = [check for check in refused_of_old(shop) if check["state"] == "failed"]
+    names = {f"permission {action} of {real}" for real in shop.real.values()}
+    of_index = {f"permission Query by_user of {shop.real['Orders']}"} if action == "Query" else set()
+    assert {check["name"] for check in refused} == names | of_index
+    for check in refused:
+        assert f"allow dynamodb:{action} on " in check["mend"]
+        assert check["name"].rpartition(" of ")[2] in check["mend"]
+
+
+def test_doctor_warns_of_denied_streams_before_capture(tmp_path: Path, dynamodb_url: str) -> None:
+    with behind_proxy(tmp_path, dynamodb_url) as (shop, faults):
+        shop.project.done("capture", "uninstall", shop.job, "--force", "--discard-marks")
+        faults.denied = frozenset({"GetRecords"})
+        checks = refused_of_old(shop)
+    assert {check["name"] for check in checks} == {
+        f"permission GetRecords of {real}" for real in shop.real.values()
+    }
+    assert {check["state"] for check in checks} == {"warning"}
+    assert "before `migrator capture install`" in checks[0]["mend"]

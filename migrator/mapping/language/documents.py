@@ -7,6 +7,7 @@ from collections.abc import Mapping as Dict
 
 from migrator.mapping.model.facts import Column, Kind, SchemaFacts, TableFacts
 from migrator.mapping.model.mapping import DocumentTable, Mapping
+from migrator.mapping.model.table import KeyType
 
 DIALECT = "dynamodb"
 _NUMBER = re.compile(r"number\((?P<scale>\d+)\)")
@@ -32,8 +33,8 @@ _HELD_AS: Dict[str, tuple[str, ...]] = {
     "set(number)": ("NS",),
     "set(binary)": ("BS",),
 }
-KEY_TYPES = ("S", "N", "B")
-"""DynamoDB's types of key attributes."""
+KEY_KINDS: Dict[str, KeyType] = {"S": "text", "N": "number", "B": "binary"}
+"""DynamoDB's types of key attributes, with the mapping's names of them."""
 TYPE_NAMES: Dict[str, str] = {
     "S": "a text (S)",
     "N": "a number (N)",
@@ -54,7 +55,7 @@ def held_as(declared: str) -> tuple[str, ...]:
 
 def key_type(declared: str) -> str:
     types = held_as(declared)
-    return types[0] if len(types) == 1 and types[0] in KEY_TYPES else ""
+    return types[0] if len(types) == 1 and types[0] in KEY_KINDS else ""
 
 
 def kind_of_type(declared: str) -> Kind:

@@ -26,7 +26,7 @@ from migrator.mapping.language.document import (
     schema_faults,
     where_of,
 )
-from migrator.mapping.language.documents import KEY_TYPES, key_type
+from migrator.mapping.language.documents import KEY_KINDS, key_type
 from migrator.mapping.language.value_forms import (
     FREQUENCY,
     FREQUENCY_ADVICE,
@@ -940,7 +940,6 @@ def schema_fault(ref: Ref, mapping: Mapping) -> str:
 # ── Requests of an access pattern to old DynamoDB tables: a pattern on each, by its own key ──
 
 _RequestForm: TypeAlias = forms.OldQueryForm | forms.OldGetForm
-_KEY_TYPES: dict[str, KeyType] = dict(zip(KEY_TYPES, ("text", "number", "binary"), strict=True))
 _UNKNOWN = DocumentTable((), {})
 
 
@@ -1027,7 +1026,7 @@ _NO_REQUEST = forms.OldGetForm(table="?", key={"?": "?"})
 
 
 def _type_of(name: str, table: DocumentTable) -> KeyType | None:
-    return _KEY_TYPES.get(key_type(table.columns[name])) if name in table.columns else None
+    return KEY_KINDS.get(key_type(table.columns[name])) if name in table.columns else None
 
 
 def _as_asked(form: _RequestForm, design: TableDesign) -> forms.QueryForm | forms.GetForm:

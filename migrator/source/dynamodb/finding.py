@@ -13,15 +13,25 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
+from migrator.dynamodb.admin import probes
 from migrator.dynamodb.tables import DescribedIndex, DescribedTable, TableReader
 from migrator.mapping.items.values import Undecodable, checked_number, json_text
 from migrator.mapping.items.wire import decode
-from migrator.mapping.language.documents import TYPE_NAMES, held_as, key_type
-from migrator.mapping.model.edges import WiredItem
+from migrator.mapping.language.documents import KEY_KINDS, TYPE_NAMES, held_as, key_type
+from migrator.mapping.model.edges import ActionProbe, WiredItem
 from migrator.mapping.model.facts import Column, TableFacts
-from migrator.mapping.model.table import PARTITION_KEY_BYTES, SORT_KEY_BYTES, SourceKey, decode_key
+from migrator.mapping.model.table import (
+    PARTITION_KEY_BYTES,
+    SORT_KEY_BYTES,
+    Index,
+    KeyAttribute,
+    SourceKey,
+    TableDesign,
+    decode_key,
+)
 from migrator.runtime.errors import MissingNameError, RowError, UnfitValueError
 from migrator.runtime.retry import RateLimit, Retry, in_context
+from migrator.settings.roles import Rights
 
 # ── Values of documents, by their column's path and declared type; keys made from them ──
 
@@ -168,6 +178,10 @@ def _asked_of(index: DescribedIndex, columns: Mapping[str, str]) -> tuple[str, .
     return tuple(takewhile(lambda name: columns.get(name) == index.key[name], index.key))
 
 
+def _attributes(key: Mapping[str, str]) -> tuple[KeyAttribute, ...]:
+    return tuple(KeyAttribute(name, KEY_KINDS[type_]) for name, type_ in key.items())
+
+
 class Finder:
     """Finds documents in the old tables. `real`: names in the AWS account by the mapping's. Describes each table
     once.
@@ -198,6 +212,21 @@ class Finder:
     def way(self, table: TableFacts, columns: Sequence[str], filled: Collection[str] = ()) -> AccessPath:
         types = {name: key_type_of(table, name) for name in columns}
         return way_by(types, self.described(table), filled)
+
+    def probe(self, table: TableFacts, actions: Sequence[str], indexes: Sequence[str]) -> list[ActionProbe]:
+        described = self.described(table)
+        design = TableDesign(
+            self.real_name(table),
+            _attributes(described.key),
+            "",
+            indexes=tuple(
+                Index(index.name, _attributes(index.key)[: index.partition])
+                for index in described.indexes
+                if index.name in indexes
+            ),
+        )
+        only = Rights(actions, [index.name for index in design.indexes])
+        return probes(self.reader.client, design, write=False, only=only)
 
     def by_keys(self, table: TableFacts, keys: Iterable[WiredItem]) -> dict[Values, WiredItem]:
         wanted = {name_of(key): key for key in keys}

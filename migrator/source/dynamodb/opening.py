@@ -23,7 +23,7 @@ from migrator.journal.source_capture import JournalMarks, JournalTickets
 from migrator.mapping.check.check import check_mapping
 from migrator.mapping.items.changes import captured_tables
 from migrator.mapping.language.documents import facts_of
-from migrator.mapping.model.edges import WiredItem
+from migrator.mapping.model.edges import ActionProbe, WiredItem
 from migrator.mapping.model.facts import Captured, EntityPlan, TableFacts
 from migrator.mapping.model.live import (
     ALL_OF_IT,
@@ -184,6 +184,12 @@ class StreamCapture(Struct, frozen=True):
             TableCapture(table.name, self._state(table.name) if is_installed else "unread")
             for table in tables
         ]
+
+    def probe(self, tables: Sequence[Captured]) -> Iterator[tuple[str, list[ActionProbe]]]:
+        """The probes of each table's stream, by the table's real name."""
+        for table in tables:
+            source = self.stream_of(table.name).source
+            yield source.table, source.probe()
 
     def _state(self, table: str) -> CaptureState:
         stream = self.stream_of(table)

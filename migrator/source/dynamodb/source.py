@@ -17,7 +17,7 @@ from migrator.mapping.items.wire import encode
 from migrator.mapping.language.document import Document
 from migrator.mapping.language.documents import DIALECT, facts_of, key_type
 from migrator.mapping.language.plan import plan_entity
-from migrator.mapping.model.edges import KeyCounts, QueryCall, RowsSeen, WholeRows, WiredItem
+from migrator.mapping.model.edges import ActionProbe, KeyCounts, QueryCall, RowsSeen, WholeRows, WiredItem
 from migrator.mapping.model.facts import (
     CollectionPlan,
     Column,
@@ -35,6 +35,7 @@ from migrator.mapping.patterns.requests import Requests
 from migrator.runtime.errors import MissingNameError, NotCountedError, SettingsError, SourceError
 from migrator.runtime.retry import RateLimit, Retry
 from migrator.runtime.values import replace
+from migrator.settings.roles import Rights
 from migrator.source.dynamodb.finding import Finder, key_of_text, name_of, value_of, wired_key
 from migrator.source.dynamodb.trees import SharedScans, Trees, roots_of
 
@@ -497,6 +498,16 @@ class DocumentSource(DocumentAnswers, WholeRows):
         """Whether a global index finds rows. It lags its table, so changes are processed a second time."""
         ways = (self.finder.way(*found_by) for found_by in _found_by(plan))
         return any(way.index is not None and not way.index.is_local for way in ways)
+
+    def probe(self, plans: Sequence[EntityPlan], rights: Rights) -> Iterator[tuple[str, list[ActionProbe]]]:
+        """The probes of each table, by its real name; of its indexes, those that find rows or answer patterns."""
+        ways = [(by[0].name, self.finder.way(*by)) for plan in plans for by in _found_by(plan)]
+        used = {(table, way.index.name) for table, way in ways if way.index is not None}
+        used |= {(asked.entity.table, asked.asked.index or "") for asked in self._mapping.old_questions}
+        for table in self._declared.tables.values():
+            allowed = {name for of, name in rights.old_indexes if of == table.name}
+            names = [name for of, name in used if of == table.name and (name in allowed or "*" in allowed)]
+            yield self.finder.real_name(table), self.finder.probe(table, rights.old_tables, names)
 
     # ── other forms of the same ──
 

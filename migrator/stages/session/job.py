@@ -59,7 +59,7 @@ from migrator.stages.session.source import JobSource, secret_providers
 if TYPE_CHECKING:
     from migrator.journal.source_capture import JournalTickets
     from migrator.source.dynamodb.marks import StreamMarks
-    from migrator.source.dynamodb.opening import StreamActivity
+    from migrator.source.dynamodb.opening import StreamActivity, StreamCapture
     from migrator.source.reader import SqlSource
 
 JOURNAL_CONNECTIONS = 15
@@ -375,6 +375,10 @@ class Live(Struct, frozen=True):
     @property
     def sql_capture(self) -> SqlCapture:
         return of_kind(self.capture, SqlCapture)
+
+    @property
+    def stream_capture(self) -> StreamCapture:
+        return cast("StreamCapture", self.capture)
 
     @property
     def sql_marks(self) -> SqlMarks:

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, ExitStack, closing, contextmanage
 from functools import cached_property, partial
 from pathlib import Path
 from threading import Event
-from typing import TYPE_CHECKING, TypeAlias, TypedDict, Unpack
+from typing import TYPE_CHECKING, TypeAlias, TypedDict, Unpack, cast
 
 from msgspec import Struct
 
@@ -77,6 +77,7 @@ from migrator.stages.session.job import (
 from migrator.stages.session.source import JobSource, SourceWork, open_source, secret_providers
 
 if TYPE_CHECKING:
+    from migrator.source.dynamodb.source import DocumentSource
     from migrator.source.reader import SqlSource
 
 _log = get_logger("journal")
@@ -202,6 +203,10 @@ class JobSession:
         from migrator.source.reader import SqlSource  # only commands that read rows need it
 
         return of_kind(self.source, SqlSource)
+
+    @property
+    def documents(self) -> DocumentSource:
+        return cast("DocumentSource", self.source)
 
     @cached_property
     def live(self) -> Live:
