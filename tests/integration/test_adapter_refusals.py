@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -137,6 +138,26 @@ def test_a_key_is_compared_in_the_type_of_its_column(parts: Capturing) -> None:
                 insert + " ON CONFLICT (day) DO UPDATE SET n = 2", ("x", datetime(2024, 1, 2, 9))
             )
         assert_same(parts, seen, 2)
+
+
+@pytest.mark.parametrize("each", ["postgresql"], indirect=True)
+@pytest.mark.parametrize("type_", ["numeric", "double precision", "numeric[]"])
+def test_row_with_nan_in_its_key_is_updated_and_marked(parts: Capturing, type_: str) -> None:
+    """In PostgreSQL NaN equals NaN; in Python it does not."""
+    parts.run(f"CREATE TABLE measure (at {type_}, k integer, n integer, PRIMARY KEY (at, k))")
+    key: Any = [Decimal("NaN")] if type_.endswith("[]") else Decimal("NaN")
+    where = f"at = CAST(%s AS {type_})"
+    with heard(parts, ["measure"], "lock") as (engine, seen):
+        with engine.begin() as connection:
+            for k in (1, 2):
+                connection.exec_driver_sql(
+                    f"INSERT INTO measure VALUES (CAST(%s AS {type_}), %s, 1)", (key, k)
+                )
+            connection.exec_driver_sql("UPDATE measure SET n = 2 WHERE at = %s AND k = %s", (key, 1))
+            connection.exec_driver_sql(f"UPDATE measure SET n = 3 WHERE {where}", (key,))
+            connection.exec_driver_sql("UPDATE measure SET k = 5 WHERE at = %s AND k = %s", (key, 2))
+            connection.exec_driver_sql("DELETE FROM measure WHERE at = %s AND k = %s", (key, 1))
+        assert_same(parts, seen, 7)
 
 
 @pytest.mark.parametrize("each", ["sqlite"], indirect=True)

@@ -130,7 +130,7 @@ def _sqlalchemys(connection: Any) -> Connection | None:
 
 
 def _key(watched: CapturedTable, key: Any) -> Key:
-    values = key_of(key) if isinstance(key, (tuple, list)) else (key,)
+    values = key_of(key if isinstance(key, (tuple, list)) else (key,))
     if len(values) != len(watched.key):
         what = f"dual write: the key of {watched.name} is ({', '.join(watched.key)})"
         raise UnmarkedError(

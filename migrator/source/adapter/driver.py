@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
+from decimal import Decimal
 from functools import lru_cache, partial
 from typing import Any, TypeAlias, TypeVar
 
@@ -134,9 +135,15 @@ def key_of(values: Sequence[Any]) -> Row:
     return tuple(_hashable(value) for value in values)
 
 
+_NAN = Decimal("NaN")
+"""The one NaN of all keys: PostgreSQL's equals itself, Python's only if it is the same object."""
+
+
 def _hashable(value: Any) -> Any:
     if isinstance(value, list):
         return _Array(_hashable(element) for element in value)
+    if isinstance(value, (float, Decimal)) and value != value:
+        return _NAN
     return bytes(value) if isinstance(value, (bytearray, memoryview)) else value
 
 
