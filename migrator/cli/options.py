@@ -412,6 +412,8 @@ def _key_of_finding(entity: CompiledEntity, text: str) -> SourceKey:
             raise SettingsError(f"the key column {column.name} is an integer of 64 bits")
         if column.kind.name == "text" and not isinstance(value, str):
             raise SettingsError(f"the key column {column.name} is text")
+        if column.kind.name == "binary" and not (isinstance(value, bytes) or entity.plan.loosely_typed):
+            raise _not_binary(column, entity.plan)
     return key
 
 
@@ -423,7 +425,15 @@ def pair_of(text: str, *, otherwise: str) -> tuple[str, str]:
     return name, value
 
 
+def _not_binary(column: Column, plan: EntityPlan) -> SettingsError:
+    parts = ('{"b64":"…"}' if key.kind.name == "binary" else "…" for key in plan.key)
+    form = f"--key '[{','.join(parts)}]'"
+    return SettingsError(f"the key column {column.name} is binary; write {form}, with its bytes in base64")
+
+
 def _value(text: str, column: Column, plan: EntityPlan) -> Any:
+    if column.kind.name == "binary":
+        raise _not_binary(column, plan)
     try:
         return bindable(text, column, plan)
     except (ValueError, ArithmeticError):

@@ -42,3 +42,16 @@ def test_key_that_is_not_a_number_is_refused_without_its_text(kind: Kind) -> Non
     with pins.refused(SettingsError) as caught:
         row_key(entity(kind), ("secret",))
     assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["secret", '["secret"]', "[7]"])
+def test_text_for_a_binary_key_is_refused_with_its_form(text: str) -> None:
+    with pins.refused(SettingsError) as caught:
+        row_key(entity(Kind("binary")), (text,))
+    assert """--key '[{"b64":"…"}]'""" in str(caught.value)
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("loosely", [False, True])
+def test_binary_key_is_written_in_base64(loosely: bool) -> None:
+    assert row_key(entity(Kind("binary"), loosely=loosely), ('[{"b64":"AQI="}]',)) == '[{"b64":"AQI="}]'
