@@ -148,7 +148,7 @@ def start(
             # may be older.
             direct = session.on_record().direct
             edges = ReverseEdges(session, direct)
-            _need(_hindrances(edges))
+            _need(_hindrances(edges), takes_rows=session.source.takes_rows)
             if dry_run:
                 break
             if session.is_doing(WAY_BACK):
@@ -180,9 +180,11 @@ def _hindrances(edges: ReverseEdges) -> list[str]:
     return [*edges.two_ways(), *edges.hindrances()]
 
 
-def _need(found: Sequence[str]) -> None:
+def _need(found: Sequence[str], *, takes_rows: bool) -> None:
     if found:
-        raise SettingsError("\n".join([*found, "`migrator reverse check` prints how to fix it"]))
+        check = "`migrator reverse check` prints how to fix it"
+        without = "complete patterns without it: `migrator cutover advance JOB PATTERN --one-way`"
+        raise SettingsError("\n".join([*found, check if takes_rows else without]))
 
 
 @belonging()
@@ -209,7 +211,8 @@ def verify(
         edges = ReverseEdges(session, direct or session.mapping.entities)
         if repair:
             _need_direct(direct)
-        _need(_hindrances(edges) if repair else edges.unreadable())
+        found = _hindrances(edges) if repair else edges.unreadable()
+        _need(found, takes_rows=session.source.takes_rows)
         if writes:
             _need_begun(session)
         stage = stack.enter_context(edges.stage(settle_s))

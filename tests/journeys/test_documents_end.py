@@ -118,6 +118,8 @@ def test_rollback_from_complete_needs_an_operators_confirmation(shop: Shop) -> N
     refused = made.run("cutover", "rollback", job, "profile", "--yes")
     assert refused.code == 1
     assert pins.said(" ".join(refused.out.split()))
+    assert "--unwritten ENTITY" in refused.out
+    assert "reverse check" not in refused.out
     words = [word for name in ("user", "order", "line") for word in ("--unwritten", name)]
     made.done("cutover", "rollback", job, "profile", "--yes", *words)
     shop.tables.put(shop.real["Users"], [{"id": "u4", "name": "Eve"}])
@@ -125,6 +127,25 @@ def test_rollback_from_complete_needs_an_operators_confirmation(shop: Shop) -> N
     assert item(shop, "USER#u4", "PROFILE")["name"] == "Eve"
     made.done("verify", job)
     assert "shadow" in made.done("cutover", "status", job).out
+
+
+def test_move_to_complete_advises_no_command_of_reverse(shop: Shop) -> None:
+    made, job = shop.project, shop.job
+    keep_patterns(shop, "orders_of_user")
+    for words in (["advance"], ["ramp", "100"], ["advance"]):
+        made.done("cutover", words[0], job, "profile", *words[1:], "--override", "another test's")
+    lines = made.run("cutover", "advance", job, "profile", "--dry-run", "--json").data["evidence"]
+    advice = {line["name"]: line["mend"] for line in lines if line["name"] in ("way back", "reverse")}
+    assert advice == dict.fromkeys(("way back", "reverse"), "pass --one-way")
+
+
+@pytest.mark.parametrize("command", ["start", "verify"])
+def test_reverse_is_refused_with_advice_that_works(shop: Shop, command: str) -> None:
+    refused = shop.project.run("reverse", command, shop.job)
+    assert refused.code == 2
+    assert "reverse check" not in refused.err
+    assert "migrator cutover advance" in refused.err
+    assert pins.said(refused.err)
 
 
 def test_commands_work_without_the_old_tables(shop: Shop) -> None:

@@ -86,19 +86,24 @@ class Owning(Struct, frozen=True):
 
 
 class WayBack(Struct, frozen=True):
-    """`hindrances`: why rows cannot be restored from their items."""
+    """`hindrances`: why rows cannot be restored from their items.
+
+    `takes_rows`: the source is of a writable kind; `migrator reverse` refuses others.
+    """
 
     hindrances: Sequence[str]
     status: ReverseStatus
+    takes_rows: bool = True
+
+    def mend(self, fix: str, waiver: str) -> str:
+        return f"{fix}{waiver}" if self.takes_rows else waiver
 
 
 _NO_FINDING = "no row is stuck"
 _COMES_BACK = "their rows come back from their items, and the table's stream is on"
-_SAY_ONE_WAY = "fix it (see `migrator reverse check`), or pass --one-way"
-_SAY_UNWRITTEN = (
-    "fix it (see `migrator reverse check`); for an entity that no service wrote to the table itself pass"
-    " --unwritten ENTITY"
-)
+_FIX = "fix it (see `migrator reverse check`)"
+_ONE_WAY = "pass --one-way"
+_UNWRITTEN = "for an entity that no service wrote to the table itself pass --unwritten ENTITY"
 
 
 def stays_open(
@@ -110,13 +115,14 @@ def stays_open(
         return
     way_back = look()
     if isinstance(way_back, Unknown):
-        yield unknown("way back", _COMES_BACK, way_back.why, _SAY_ONE_WAY)
+        yield unknown("way back", _COMES_BACK, way_back.why, f"{_FIX}, or {_ONE_WAY}")
         return
-    yield _comes_back(way_back, _SAY_ONE_WAY)
+    yield _comes_back(way_back, way_back.mend(f"{_FIX}, or ", _ONE_WAY))
     status = way_back.status
     alive = "running" if status.processes else "0 running"
     is_ok = status.processes > 0 and status.is_well(limits.lag_max_s)
-    mend = "start `migrator reverse start`, and see `migrator reverse status`; or pass --one-way"
+    start = "start `migrator reverse start`, and see `migrator reverse status`; or "
+    mend = way_back.mend(start, _ONE_WAY)
     caught_up = f"at most {limits.lag_max_s:g} s behind, and {_NO_FINDING}"
     requirement = f"a process of `migrator reverse` is alive, {caught_up}"
     yield condition("reverse", requirement, is_ok, f"{alive}; {_seen(status)}", mend)
@@ -131,7 +137,7 @@ def may_go_back(
     `unwritten`: entities that no service wrote itself, by the operator's word.
     `is_drained`: rows were made from items, so the rest is processed first.
     """
-    lines = [_comes_back(way_back, _SAY_UNWRITTEN), *ours_lines(writing)]
+    lines = [_comes_back(way_back, way_back.mend(f"{_FIX}; ", _UNWRITTEN)), *ours_lines(writing)]
     if unwritten:
         found = f"the operator vouches for it: {', '.join(sorted(unwritten))}"
         lines.append(Line("unwritten", "no service wrote their items itself", found, "ok"))

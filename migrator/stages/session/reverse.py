@@ -194,4 +194,5 @@ def keep_direct(session: JobSession, table_id: str) -> None:
 
 def way_back_of(session: JobSession, entities: Collection[str]) -> WayBack:
     hindrances = ReverseEdges(session, entities).hindrances()
-    return WayBack(hindrances, status_of(shards_of(session), remembered_of(session)))
+    status = status_of(shards_of(session), remembered_of(session))
+    return WayBack(hindrances, status, session.source.takes_rows)
