@@ -278,6 +278,19 @@ def test_concurrent_backfill_reports_and_counts_each_pages_scan(shop: Shop) -> N
     assert not pins.said_by("test_four_old_tables_end_in_one scanned", told)
 
 
+def test_plan_and_verify_count_without_sql(shop: Shop) -> None:
+    made, job = shop.project, str(shop.project.job)
+    for command in ("table create", "backfill"):
+        made.done(*command.split(), job)
+    planned = made.done("plan", job).out
+    assert "SELECT" not in planned, planned
+    shop.tables.put(shop.real["Users"], [{"id": "late", "name": "Late"}])
+    verified = made.run("verify", job)
+    assert verified.code == 1
+    assert "the source counts" in verified.out
+    assert "SQL counts" not in verified.out
+
+
 def test_an_old_table_is_no_target(shop: Shop) -> None:
     made = shop.project
     text = made.job.read_text()

@@ -167,7 +167,9 @@ def rewritten(rewrite: Rewrite) -> str:
 
 def load_text(capacity: Capacity) -> str:
     load = capacity.load
-    work = f"{amount(load.pages, 'page')} of SELECTs over {amount(load.tables, 'table')} read {amount(load.rows, 'row')}"
+    # Old DynamoDB tables are read by scans, whose tables are not counted.
+    selects = f" of SELECTs over {amount(load.tables, 'table')}" if load.tables else ""
+    work = f"{amount(load.pages, 'page')}{selects} read {amount(load.rows, 'row')}"
     time = f"{page.hours_text(load.hours)} at least, with {load.units_per_s:,.0f} write units a second ({load.limit})"
     return f"{work}; {load.write_units:,} write units, {page.money(capacity.bills.backfill)}; {time}"
 

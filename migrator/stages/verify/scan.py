@@ -270,7 +270,7 @@ class _TypeTotals(Struct, frozen=True):
         most = copies * rows - self.lost if self.design.when else expected
         if expected <= stored <= most or (self.design.expiry and stored <= most):
             return
-        reason = f"SQL counts {expected}, the table holds {stored}"
+        reason = f"the source counts {expected}, the table holds {stored}"
         yield Finding("count", self.entity.name, reason, item_type=self.design.type)
 
     def sums(self, left_out: list[NotCompared]) -> Iterator[Finding]:
