@@ -216,7 +216,7 @@ def _source(checkup: health.Checkup, stack: ExitStack, outer: JobSession, role: 
         ):
             fault, _, advice = what.partition("; ")
             checkup.tell(f"index of {name}", fault, advice, "warning")
-    if not is_database:
+    if not is_database and role not in _WITHOUT_TABLE:
         _old_tables(checkup, session, role)
     if role is None or "UPDATE" in rights.mark:
         _marks(checkup, session)
