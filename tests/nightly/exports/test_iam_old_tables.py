@@ -56,6 +56,8 @@ _MAPPING = documents.MAPPING.replace(
     "    items:\n",
 ).replace("{userName: user.name}", "{userName: user.name, lines: lines, orders: orders}")
 """Children that are found by their table's key, and by an index."""
+_INDEXES = {"Orders": {**documents.INDEXES["Orders"], "of_user": {"user_id": "S"}}}
+"""The second one has every order of a user, also one without a date."""
 _PATTERNS: Mapping[str, Mapping[str, object]] = {
     "profile": {"user_id": "u1"},
     "orders_of_user": {"user_id": "u1"},
@@ -70,6 +72,7 @@ def shop(
 ) -> Iterator[tuple[Shop, Acting]]:
     """A shop that others have filled, and a user who may do nothing yet."""
     monkeypatch.setattr(documents, "MAPPING", _MAPPING)
+    monkeypatch.setattr(documents, "INDEXES", _INDEXES)
     for name, value in (("ACCESS_KEY_ID", "test"), ("SECRET_ACCESS_KEY", "test"), ("REGION", "us-east-1")):
         monkeypatch.setenv(f"AWS_{name}", value)
     iam = boto3.client("iam", endpoint_url=auth_dynamodb, **ROOT)
