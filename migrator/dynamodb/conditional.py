@@ -323,7 +323,8 @@ class ConditionalWrites(Forked):
         inserted, left = set[int](), list[tuple[Inserts, Exception | None]]()
 
         def took(number: int, answer: Mapping[str, Any] | None) -> bool:
-            rest = self._took(writes[number], answer or {}, inserted)
+            assert answer is not None  # which statements failed is in it
+            rest = self._took(writes[number], answer, inserted)
             if rest:
                 left.append((rest, _unprocessed(rest)))
             return rest is None
