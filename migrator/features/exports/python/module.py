@@ -460,9 +460,9 @@ def python_module(model: Model, head: Sequence[str], job: str, *, after: bool) -
         if "put" in code.methods and "read" not in code.methods
     ]
     lines = formatted(text)
-    # Long names cannot be broken.
+    # Long names cannot be broken. RUF100 would call the remark unused where lines may be longer.
     is_wide = any(len(line) > LINE_LENGTH for line in lines.splitlines())
-    remarks = [*(["ruff: noqa: E501"] if is_wide else []), "fmt: off"]
+    remarks = [*(["ruff: noqa: E501, RUF100"] if is_wide else []), "fmt: off"]
     return f"{comment('#', [*head, *remarks])}\n\n{lines}", left_out
 
 
