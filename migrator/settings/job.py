@@ -141,8 +141,8 @@ class DocumentSettings(Settings):
             names.setdefault(real, []).append(name)
         twice = [f"{' and '.join(of)} are both the table {real}" for real, of in names.items() if len(of) > 1]
         if twice:
-            mend = "name it once, with all columns; entities select documents by where:"
-            raise ValueError(f"tables: {'; '.join(twice)}: {mend}, and a column of several types is 'any'")
+            advice = "name it once, with all columns; entities select documents by where:"
+            raise ValueError(f"tables: {'; '.join(twice)}: {advice}, and a column of several types is 'any'")
         return self
 
     @property

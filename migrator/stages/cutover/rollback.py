@@ -95,7 +95,7 @@ class WayBack(Struct, frozen=True):
     status: ReverseStatus
     takes_rows: bool = True
 
-    def mend(self, fix: str, waiver: str) -> str:
+    def advice(self, fix: str, waiver: str) -> str:
         return f"{fix}{waiver}" if self.takes_rows else waiver
 
 
@@ -117,15 +117,15 @@ def stays_open(
     if isinstance(way_back, Unknown):
         yield unknown("way back", _COMES_BACK, way_back.why, f"{_FIX}, or {_ONE_WAY}")
         return
-    yield _comes_back(way_back, way_back.mend(f"{_FIX}, or ", _ONE_WAY))
+    yield _comes_back(way_back, way_back.advice(f"{_FIX}, or ", _ONE_WAY))
     status = way_back.status
     alive = "running" if status.processes else "0 running"
     is_ok = status.processes > 0 and status.is_well(limits.lag_max_s)
     start = "start `migrator reverse start`, and see `migrator reverse status`; or "
-    mend = way_back.mend(start, _ONE_WAY)
+    advice = way_back.advice(start, _ONE_WAY)
     caught_up = f"at most {limits.lag_max_s:g} s behind, and {_NO_FINDING}"
     requirement = f"a process of `migrator reverse` is alive, {caught_up}"
-    yield condition("reverse", requirement, is_ok, f"{alive}; {_seen(status)}", mend)
+    yield condition("reverse", requirement, is_ok, f"{alive}; {_seen(status)}", advice)
 
 
 def may_go_back(
@@ -137,23 +137,23 @@ def may_go_back(
     `unwritten`: entities that no service wrote itself, by the operator's word.
     `is_drained`: rows were made from items, so the rest is processed first.
     """
-    lines = [_comes_back(way_back, way_back.mend(f"{_FIX}; ", _UNWRITTEN)), *ours_lines(writing)]
+    lines = [_comes_back(way_back, way_back.advice(f"{_FIX}; ", _UNWRITTEN)), *ours_lines(writing)]
     if unwritten:
         found = f"the operator vouches for it: {', '.join(sorted(unwritten))}"
         lines.append(Line("unwritten", "no service wrote their items itself", found, "ok"))
     if is_drained:
         status = way_back.status
         is_ok = status.begun and not status.findings
-        mend = "let `migrator reverse start` run; `migrator reverse status` shows what is pending"
+        advice = "let `migrator reverse start` run; `migrator reverse status` shows what is pending"
         requirement = f"reverse has begun, and {_NO_FINDING}"
-        lines.append(condition("reverse", requirement, is_ok, _seen(status), mend))
+        lines.append(condition("reverse", requirement, is_ok, _seen(status), advice))
     return lines
 
 
-def _comes_back(way_back: WayBack, mend: str) -> Line:
+def _comes_back(way_back: WayBack, advice: str) -> Line:
     hindrances = way_back.hindrances
     observed = "; ".join(hindrances) or "so it is"
-    return condition("way back", _COMES_BACK, not hindrances, observed, mend)
+    return condition("way back", _COMES_BACK, not hindrances, observed, advice)
 
 
 def _seen(status: ReverseStatus) -> str:
