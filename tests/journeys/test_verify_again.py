@@ -60,6 +60,19 @@ def test_resumed_verify_reports_its_start_and_restart_rereads(shop: Project, wor
     assert (anew.code, "is resumed" in anew.err, "rows were read since" in anew.out) == (1, False, False)
 
 
+def test_totals_of_before_a_change_are_not_compared(shop: Project) -> None:
+    job = str(shop.job)
+    shop.done("capture", "install", job)
+    for command in ("backfill", "verify"):
+        shop.done(command, job)
+    stopped(shop, 0.1)
+    with closing(sqlite3.connect(shop.folder / "shop.db")) as source:
+        source.execute("INSERT INTO customer SELECT id + 1000, name FROM customer")
+        source.commit()
+    shop.done("relay", job, "--once")
+    assert shop.done("verify", job, "--settle", "0s").code == 0
+
+
 def test_verify_stopped_long_ago_begins_again(shop: Project) -> None:
     job = str(shop.job)
     shop.done("backfill", job)

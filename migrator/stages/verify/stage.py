@@ -344,8 +344,11 @@ class Verify:
 
     def _totals(self, run: Run, entities: Sequence[CompiledEntity], scanned: ScanTotals) -> list[NotCompared]:
         left_out = check_keys(self.source, self.journal, run, entities)
-        if not self.is_quiet():
-            return [*left_out, NotCompared("totals", "rows changed meanwhile, and totals are of one moment")]
+        # `is_quiet` looks at this process's time only.
+        was_away = run.resumed and self.confirm is not None
+        if was_away or not self.is_quiet():
+            why = "may have changed while it was stopped" if was_away else "changed meanwhile"
+            return [*left_out, NotCompared("totals", f"rows {why}, and totals are of one moment")]
         return [*left_out, *check_totals(self.source, self.journal, run, entities, scanned)]
 
     def _plan(self, run: Run, entity: CompiledEntity, rows: int, total: int) -> None:
