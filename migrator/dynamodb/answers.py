@@ -142,12 +142,17 @@ def _require(http_response: Any, parsed: Answer, model: Any, context: Mapping[st
     params = context.get(_PARAMS, {})
     if CHECKSUM in http_response.headers:
         require_checksum(http_response.headers, http_response.content)
+    missing: list[str] = []
     if http_response.status_code < 300:
-        missing = list(missing_parts(model.name, params, parsed))
-    else:
-        missing = list(missing_reasons(params, parsed))
+        missing += missing_parts(model.name, params, parsed)
+    elif model.http["method"] != "HEAD":  # whose failures have no body
+        missing += missing_reasons(params, parsed)
     if missing:
         raise IncompleteAnswerError(part=missing[0])
+
+
+_NO_CODE = "400"
+"""The status takes the place of a code that is missing. Other statuses of 4xx are those of proxies."""
 
 
 def missing_parts(operation: str, params: RequestParams, answer: Answer) -> _Missing:
@@ -160,12 +165,14 @@ def missing_parts(operation: str, params: RequestParams, answer: Answer) -> _Mis
 
 
 def missing_reasons(params: RequestParams, answer: Answer) -> _Missing:
-    """Parts missing from a failure that should name the item whose condition failed.
+    """Parts missing from a failure, which has a code, and should name the item whose condition failed.
 
     Source: API reference, PutItem, "ReturnValuesOnConditionCheckFailure"; TransactWriteItems,
     "TransactionCanceledException".
     """
     code = str(answer.get("Error", {}).get("Code", ""))
+    if code == _NO_CODE:
+        yield "an error's code"
     if code == "ConditionalCheckFailedException" and _wants_old(params) and not answer.get("Item"):
         yield "Item"
     if code != "TransactionCanceledException":

@@ -61,6 +61,8 @@ _PASSING = _THROTTLES | frozenset(
         "LimitExceededException",
         "RequestTimeout",
         "RequestTimeoutException",
+        # Statuses without a code, by a proxy: Request Timeout, Too Many Requests.
+        *("408", "429"),
     }
 )
 
@@ -168,8 +170,13 @@ def _wrong_clock(error: ClientError) -> str:
 
 
 def passes_at(client: Any, error: BaseException) -> bool:
-    """`can_pass`, except that a failed first connection is reported at once, as for a source."""
-    return can_pass(error) and (has_answered(client) or not _is_unconnected(error))
+    """`can_pass`, except that a failed first connection is reported at once, as for a source.
+
+    Once TLS was agreed on, it fails because the connection broke.
+    """
+    if has_answered(client):
+        return can_pass(error) or isinstance(error, SSLError)
+    return can_pass(error) and not _is_unconnected(error)
 
 
 def _is_unconnected(error: BaseException) -> bool:
@@ -205,15 +212,18 @@ def gave_up(what: str, error: BaseException, tried: str) -> StoppedError:
     made = NeverTakenError if throttled else AwayError
     code = error_code(error)
     why = str(error) if is_incomplete else code or type(error).__name__
-    advice = (
-        _THROTTLED if throttled else _FAILING if code else "checkpoints are kept, the same command resumes"
-    )
+    is_its_own = bool(code) and not code.isdigit()
+    advice = _THROTTLED if throttled else _FAILING if is_its_own else _NOT_ITS if code else _KEPT
     return made(f"{what} gave up after {tried} ({why}); {advice}")
 
 
 _THROTTLED = (
     "the table, or one key of it, takes less than is sent: give it more capacity, or send less"
     " (`migrator pace --max-write-units N`); checkpoints are kept, the same command resumes"
+)
+_KEPT = "checkpoints are kept, the same command resumes"
+_NOT_ITS = (
+    f"the answer is not DynamoDB's own: check target.endpoint in the job and proxies before it; {_KEPT}"
 )
 _FAILING = (
     "DynamoDB responds with its own failures: check the health of its region; checkpoints are kept, the same"

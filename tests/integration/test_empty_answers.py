@@ -21,6 +21,7 @@ from migrator.mapping.model.edges import ControlState
 from migrator.mapping.model.table import TOMBSTONE, Item, KeyAttribute, TableDesign
 from migrator.runtime.errors import STOPPED, MigratorError, StoppedError
 from migrator.runtime.retry import Backoff
+from migrator.runtime.values import replace
 from tests import pins
 from tests.faults.proxy import FaultProxy
 from tests.faults.schedule import Faults, Wire
@@ -237,6 +238,17 @@ def test_every_part_of_an_answer_is_required(
     faults = Faults(altered=2, alters=alters)
     with through(table, faults, PATIENT) as store:
         send(store)
+    assert faults.counts["altered"] == 2
+
+
+def test_refusal_without_a_code_is_retried(table: DynamoStore) -> None:
+    put_items(table, [item(1, 7)])
+    faults = Faults(altered=1, alters=without("__type"))
+    with through(table, faults, PATIENT) as store:
+        outcomes = write_items(ConditionalWrites(store), [dead(1)])
+        faults.altered = 2
+        state = DynamoTableAdmin(store.client, PATIENT).state(replace(table.design, name="Absent"))
+    assert [one.verdict for one in outcomes] + [state] == ["newer", None]
     assert faults.counts["altered"] == 2
 
 

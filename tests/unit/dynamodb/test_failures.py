@@ -39,6 +39,8 @@ URL = {"endpoint_url": "http://h"}
         (refusal("Whatever", 503), True),
         (refusal("Whatever", 500), True),
         (refusal("Whatever", 499), False),
+        (refusal("429", 429), True),
+        (refusal("404", 404), False),
         (refusal("InternalServerError", 500), True),
         (EndpointConnectionError(**URL), True),
         (ReadTimeoutError(**URL), True),
@@ -81,9 +83,9 @@ def test_host_never_connected_to_is_reported_at_once() -> None:
     assert not pins.said_by("test_what_gave_up_names_its_fix tries", str(caught.value))
 
 
-def test_what_has_answered_once_is_waited_for() -> None:
+@pytest.mark.parametrize("refused", [EndpointConnectionError(**URL), SSLError(**URL, error="EOF")])
+def test_what_has_answered_once_is_waited_for(refused: Exception) -> None:
     client = dynamodb_client(region=None, profile=None, endpoint="http://127.0.0.1:1")
-    refused = EndpointConnectionError(**URL)
     assert not passes_at(client, refused)
     client.meta.events.emit("response-received.dynamodb.GetItem", parsed_response={})
     assert passes_at(client, refused)
@@ -102,8 +104,13 @@ def test_refusal_is_reported_without_amazons_own_words() -> None:
 
 @pytest.mark.parametrize(
     "error",
-    [refusal("ServiceUnavailable", 503), refusal("ThrottlingException"), Unprocessed("3")],
-    ids=["unavailable", "throttling", "unprocessed"],
+    [
+        refusal("ServiceUnavailable", 503),
+        refusal("ThrottlingException"),
+        Unprocessed("3"),
+        refusal("502", 502),
+    ],
+    ids=["unavailable", "throttling", "unprocessed", "gateway"],
 )
 def test_what_gave_up_names_its_fix(error: Exception) -> None:
     told = str(gave_up("DynamoDB put_item on table Shop", error, "9 tries in 60 s"))
