@@ -96,8 +96,16 @@ def place_of(url: URL) -> str:
     engine = engine_of(url.get_backend_name())
     if engine.is_file:
         return f"{engine.title} file {url.database}"
-    port = f":{url.port}" if url.port else ""
-    return f"{engine.title} database {url.database or '(default)'} at {url.host or 'the local socket'}{port}"
+    hosts, port, database = _named(url)
+    where = f"{','.join(hosts) or 'the local socket'}{f':{port}' if port else ''}"
+    return f"{engine.title} database {database or '(default)'} at {where}"
+
+
+def _named(url: URL) -> tuple[list[str], str, str]:
+    """Hosts, port and database. An option after `?` wins, as with the drivers."""
+    options = {name: ",".join(given) for name, given in url.normalized_query.items()}
+    hosts, port = options.get("host", url.host or ""), options.get("port", str(url.port or ""))
+    return [host for host in hosts.split(",") if host], port, options.get("dbname", url.database or "")
 
 
 _LOCAL = ("", "localhost", "127.0.0.1", "::1")
@@ -117,11 +125,12 @@ def url_identity(text: str) -> str:
         return place_of(url.set(database=os.path.realpath(url.database))) if url.database else ""
     if engine is None or "@" in f"{url.host}{url.database}":
         return ""
-    host_option = url.query.get("host", ())
-    hosts = [url.host] if url.host else [host_option] if isinstance(host_option, str) else list(host_option)
-    named = ",".join(dict.fromkeys(_host(host) for host in hosts or [""]))
-    port = url.port or engine.connecting.port
-    return place_of(URL.create(engine.name, host=named, port=port, database=url.database))
+    hosts, port, database = _named(url)
+    query = {
+        "host": ",".join(dict.fromkeys(_host(host) for host in hosts or [""])),
+        "port": port or str(engine.connecting.port),
+    }
+    return place_of(URL.create(engine.name, database=database, query=query))
 
 
 def _host(name: str) -> str:

@@ -339,6 +339,8 @@ def test_missing_driver_is_named_with_its_install_command(
 def test_the_place_names_no_user_and_no_password(shop: Path) -> None:
     url = source_url("postgresql://ada:secret@db.example:5433/shop?options=-csecret")
     assert place_of(url) == "PostgreSQL database shop at db.example:5433"
+    url = source_url("postgresql://ada:secret@/shop?host=db.example&port=5433&password=secret")
+    assert place_of(url) == "PostgreSQL database shop at db.example:5433"
     url = source_url("mariadb://ada:secret@db.example:3307/shop?init_command=secret")
     assert place_of(url) == "MySQL or MariaDB database shop at db.example:3307"
     assert place_of(source_url(str(shop))) == f"SQLite file {shop}"
@@ -354,6 +356,7 @@ def test_the_place_names_no_user_and_no_password(shop: Path) -> None:
         ("mysql://root@127.0.0.1:3306/shop", "mariadb+pymysql://app:x@localhost/shop"),
         ("postgresql://[::1]/shop", "postgresql:///shop?host=/var/run/postgresql"),
         ("postgresql://a/shop?x=1", "postgresql:///shop?host=a"),
+        ("postgresql://a:5433/shop", "postgresql://?host=a&port=5433&dbname=shop"),
     ],
 )
 def test_user_password_or_host_alias_do_not_change_the_source(one: str, other: str) -> None:
@@ -365,6 +368,7 @@ def test_user_password_or_host_alias_do_not_change_the_source(one: str, other: s
     [
         "postgresql://db.example.com/staging",
         "postgresql://db.example.com:5433/shop",
+        "postgresql:///shop?host=db.example.com&port=5433",
         "postgresql://staging.example.com/shop",
         "mysql://db.example.com/shop",
     ],
