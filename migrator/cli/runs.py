@@ -159,10 +159,11 @@ def _listed(
 def _run(session: JobSession, number: int | None) -> Run:
     job, runs = session.job.name, session.runs_as_they_stand()
     if not runs:
-        raise SettingsError(f"job {job}: nothing has run yet by this journal; see `migrator status`")
+        elsewhere = "if something has, MIGRATOR_HOME was another, or the job file stood elsewhere"
+        raise SettingsError(f"job {job}: nothing has run yet by this journal; {elsewhere}")
     if number is None:
         return runs[-1]
     for run in runs:
         if run.id == number:
             return run
-    raise SettingsError(f"job {job} has no run {number}; see `migrator status`")
+    raise SettingsError(f"job {job} has no run {number}; its newest is run {runs[-1].id}")

@@ -126,13 +126,15 @@ def test_no_credentials(new: New) -> None:
             id="key-name",
         ),
         pytest.param(["look", "shop.yaml", "--pattern", "nothing"], id="pattern"),
-        pytest.param(["status", "--findings", "shop.yaml"], id="no-run"),
+        pytest.param(["status", "shop.yaml", "--findings"], id="no-run"),
     ],
 )
 def test_wrong_words(new: New, words: list[str]) -> None:
     made = new()
     made.run("table", "create", "shop.yaml")
-    assert pins.said(one_line(made.run(*words), 2))
+    told = one_line(made.run(*words), 2)
+    assert pins.said(told)
+    assert f"`migrator {' '.join(words)}`" not in told, "it advises what failed"
 
 
 def test_a_job_whose_variable_is_not_set(new: New) -> None:

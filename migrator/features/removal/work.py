@@ -144,7 +144,7 @@ def _refuse_early(session: JobSession) -> None:
     early = [phase.pattern for phase in moved if phase.state.phase != "complete"]
     if early:
         raise SettingsError(
-            f"strip comes last, and {', '.join(early)} is not complete; see `migrator cutover status`"
+            f"this comes last, and not yet complete: {', '.join(early)}; see `migrator cutover status`"
         )
     gone_s = session.lifetimes.gone_s
     writers = session.writers.living(gone_s)
@@ -153,14 +153,14 @@ def _refuse_early(session: JobSession) -> None:
         *(instance_label(writer) for writer in service_registry.marking),
     ]
     if named:
-        what = f"strip comes last, and these may still write: {', '.join(named)}"
+        what = f"this comes last, and these may still write: {', '.join(named)}"
         raise SettingsError(f"{what}; stop them, and wait {gone_s:g} s for those that were killed")
 
 
 def _need_yes_to_strip(counts: Counter[str], table: str) -> None:
     items = amount(counts["items"], "item")
     what = f"Take our attributes out of {items} of table {table}, and delete {counts['own']:,} of our own?"
-    cli.need_yes(f"{what} `migrator verify` and `undo` will no longer know them.")
+    cli.need_yes(f"{what} `migrator verify` and `migrator clean` will no longer know them.")
 
 
 def _tell(counts: Counter[str], *, as_json: bool, dry_run: bool) -> int:
