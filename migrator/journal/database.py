@@ -6,7 +6,7 @@ import os
 import random
 import sqlite3
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, nullcontext, suppress
 from functools import cache, update_wrapper
 from importlib import import_module
@@ -34,7 +34,8 @@ from sqlalchemy import (
     select,
     update,
 )
-from sqlalchemy.engine import URL, make_url
+from sqlalchemy.engine import URL, Dialect, make_url
+from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, OperationalError, SQLAlchemyError
 from sqlalchemy.pool import Pool, StaticPool
 from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_random
@@ -49,9 +50,11 @@ from migrator.runtime.server_errors import (
     is_busy,
     is_contended,
     mysql_number,
+    naming_options,
     own_reason,
     refuses_login,
     takes_no_writes,
+    why_unreached,
 )
 from migrator.runtime.system import how_to_install, make_private, tell_of_forks
 
@@ -197,7 +200,8 @@ def in_words(
 ) -> MigratorError:
     """`where`: which journal. `reached`: the server was reachable before. `committing`: the commit failed."""
     cause = getattr(error, "orig", None) or error
-    kind = type(cause).__name__
+    why = why_unreached(cause, "the journal's URL") if on_server else ""
+    kind = f"{type(cause).__name__}{': ' * bool(why)}{why}"
     if is_broken(error) and committing:
         what = "its answer to a commit was lost, so it is not known whether it was made"
         return LostAnswerError(f"{where}: {what}; check its present state, then run the same command again")
@@ -211,12 +215,11 @@ def in_words(
         return StoppedError(
             f"{where} does not answer: {kind}; the same command resumes when it does{own_reason(error)}"
         )
-    return _lasting(cause, where)
+    return _lasting(cause, where, kind)
 
 
-def _lasting(cause: BaseException, where: str) -> MigratorError:
+def _lasting(cause: BaseException, where: str, kind: str) -> MigratorError:
     text, state, number = str(cause).split("\n")[0], getattr(cause, "sqlstate", None), mysql_number(cause)
-    kind = type(cause).__name__
     if (
         any(word in text for word in _DAMAGED_SQLITE)
         or state in _DAMAGED_SQLSTATES
@@ -653,13 +656,16 @@ def _engine(url: URL) -> Engine:
             level = "READ COMMITTED"
             # Set per transaction, overriding what another client set for a pooled session.
             options = {"postgresql_readonly": False} if url.get_backend_name() == "postgresql" else {}
-            return create_engine(
-                url,
-                pool_pre_ping=True,
-                connect_args=connect_args,
-                isolation_level=level,
-                execution_options=options,
-            )
+            with naming_options("the journal's URL"):
+                engine = create_engine(
+                    url,
+                    pool_pre_ping=True,
+                    connect_args=connect_args,
+                    isolation_level=level,
+                    execution_options=options,
+                )
+            event.listen(engine, "do_connect", _connect)
+            return engine
         return sqlite_engine(url)
     except (NoSuchModuleError, ModuleNotFoundError):
         what = f"the journal {_without_secrets(url)} needs a driver that is not installed"
@@ -667,6 +673,11 @@ def _engine(url: URL) -> Engine:
     except OSError as error:
         what = f"the journal {_without_secrets(url)} cannot be created ({error.strerror})"
         raise SettingsError(f"{what}; name another place: `journal:` in the job, or MIGRATOR_HOME") from None
+
+
+def _connect(dialect: Dialect, _: object, words: Sequence[Any], named: Mapping[str, Any]) -> DBAPIConnection:
+    with naming_options("the journal's URL"):
+        return dialect.connect(*words, **named)
 
 
 def _without_secrets(url: URL) -> str:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
+
+from migrator.runtime.errors import SettingsError
 
 # What a driver's error means: server gone, busy, conflict, read-only, login refused.
 
@@ -97,6 +100,32 @@ def refuses_login(error: BaseException) -> bool:
     ):
         return True
     return bool(re.search(r"authentication failed|is not permitted to log in", str(error)))
+
+
+_UNREACHED = {
+    r"connection refused": "no server listens there; start it or correct host and port in {}",
+    r"resolve host|translate host|name or service not known|getaddrinfo": "host not found; correct {}",
+    r"timeout|timed out": "no answer in time; look at the network, the firewall and {}",
+    r"ssl|certificate": "no agreement on TLS; correct sslmode and the certificates in {}",
+    r"invalid (connection option|URI query parameter)": "its driver does not know an option of {}; correct it",
+}
+
+
+def why_unreached(error: BaseException, url: str) -> str:
+    """Why the connection failed, and what to do; or ''. `url`: what to call the URL."""
+    text = str(getattr(error, "orig", None) or error)
+    found = (why for pattern, why in _UNREACHED.items() if re.search(pattern, text, re.IGNORECASE))
+    return next(found, "").format(url)
+
+
+@contextmanager
+def naming_options(url: str) -> Iterator[None]:
+    """Raises: SettingsError for an option that a driver does not take, or a file of one that cannot be read."""
+    try:
+        yield
+    except (AttributeError, LookupError, OSError, TypeError, ValueError) as error:
+        what = f"an option of {url}, or a file that it names, does not suit its driver"
+        raise SettingsError(f"{what} ({type(error).__name__}); correct it") from None
 
 
 _REFUSED_AT_START = re.compile(r"connection to server .*failed: FATAL:\s+(?P<words>[^\n]+)")

@@ -18,7 +18,7 @@ from sqlalchemy.engine.interfaces import DBAPIConnection
 
 from migrator.mapping.model.facts import TableFacts
 from migrator.runtime.errors import SettingsError, SourceError
-from migrator.runtime.server_errors import refuses_login
+from migrator.runtime.server_errors import naming_options, refuses_login
 from migrator.runtime.system import how_to_install
 from migrator.source.engines.base import LONGEST_ANSWER_BYTES, Address, ConnectionOptions
 
@@ -116,8 +116,9 @@ def server_engine(
         return url
 
     def make(dialect: Dialect, url: URL) -> DBAPIConnection:
-        words, named = dialect.create_connect_args(url)
-        return dialect.connect(*words, **{**named, **arguments(url)})
+        with naming_options("the source's URL"):
+            words, named = dialect.create_connect_args(url)
+            return dialect.connect(*words, **{**named, **arguments(url)})
 
     def connect(dialect: Dialect, *_: object) -> DBAPIConnection:
         url = current_url()
@@ -135,7 +136,8 @@ def server_engine(
     # The engine itself never holds the password. What only reads is retried when a pooled connection is gone;
     # a ping would be a third of a service's read.
     url, ping = first.set(password=None), connection_options.writes
-    engine = sa.create_engine(url, pool_pre_ping=ping, **connection_options.pool())
+    with naming_options("the source's URL"):
+        engine = sa.create_engine(url, pool_pre_ping=ping, **connection_options.pool())
     sa.event.listen(engine, "do_connect", connect)
     return engine
 

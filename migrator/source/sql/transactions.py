@@ -39,6 +39,7 @@ from migrator.runtime.server_errors import (
     mysql_number,
     own_reason,
     takes_no_writes,
+    why_unreached,
 )
 from migrator.runtime.system import tell_of_forks
 from migrator.runtime.values import replace
@@ -105,6 +106,8 @@ def _reasons(cause: BaseException) -> Iterator[str]:
     for pattern, reason in shared.explanations("text").items():
         if re.search(pattern, text, re.IGNORECASE):
             yield reason
+    if reason := why_unreached(cause, "the source's URL"):
+        yield reason
 
 
 Result = TypeVar("Result")

@@ -14,6 +14,8 @@ from migrator.journal import schema
 from migrator.journal.runs import SqlJournal
 from migrator.mapping.model.journal import RunIdentity
 from migrator.runtime.errors import MigratorError, SettingsError
+from migrator.source.engines.base import Address, ConnectionOptions
+from migrator.source.engines.connect import read_engine, source_url
 from tests import pins
 from tests.support_journal_file import journal_in_file
 
@@ -54,6 +56,17 @@ def test_a_server_that_does_not_answer_shows_no_password() -> None:
         SqlJournal("postgresql://me:s3cret@127.0.0.1:1/none")
     assert pins.said(str(caught.value))
     assert "s3cret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("option", ["s3cret=1", "ssl_ca=/s3cret", "connect_timeout=s3cret"])
+def test_an_option_that_its_driver_does_not_take(option: str) -> None:
+    url = f"mysql://me@127.0.0.1:1/none?{option}"
+    with pins.refused(SettingsError) as caught:
+        SqlJournal(url)
+    assert "s3cret" not in str(caught.value)
+    with pytest.raises(SettingsError) as source:
+        read_engine(Address.of(source_url(url)), ConnectionOptions()).connect()
+    assert str(source.value) == str(caught.value).replace("journal's", "source's")
 
 
 def test_a_journal_from_before_gets_the_tables_that_are_new(tmp_path: Path) -> None:

@@ -213,6 +213,23 @@ def test_a_refused_login_has_the_servers_own_reason(error: Exception, words: str
     assert f"(server: {words})" in str(told)
 
 
+@pytest.mark.parametrize(
+    "error",
+    [
+        psycopg.OperationalError("connection failed: … port 5432 failed: Connection refused"),
+        psycopg.OperationalError("failed to resolve host 'secret': [Errno -2] Name or service not known"),
+        psycopg.OperationalError("connection failed: server does not support SSL, but SSL was required"),
+        psycopg.ProgrammingError('invalid connection option "secret"'),
+        pymysql.err.OperationalError(2003, "Can't connect to MySQL server on 'secret' (timed out)"),
+    ],
+)
+def test_a_journal_that_is_not_reached_has_the_reason_that_a_source_has(error: Exception) -> None:
+    reason = message_of(error).partition(f"{type(error).__name__}: ")[2]
+    told = in_words(error, "the journal", on_server=True, reached=False, committing=False)  # type: ignore[arg-type]
+    assert reason.replace("the source's URL", "the journal's URL") in str(told)
+    assert "secret" not in reason
+
+
 def test_lost_connection_error_has_no_words_of_the_server() -> None:
     lost = psycopg.OperationalError("server closed the connection\nFATAL:  secret", "secret")
     assert "secret" not in message_of(lost)
