@@ -14,6 +14,7 @@ from migrator.features.exports.json_schema import json_schema
 from migrator.mapping.items.items import items_for, stamp
 from migrator.mapping.model.table import Item
 from tests import pins
+from tests import support_services as services
 from tests.exports.shipped import shipped
 from tests.exports.typescript import HEAD, Opened, opened, opened_design, plain
 from tools.pages.golden import NAMES, ROOT, read_golden
@@ -52,6 +53,38 @@ def _wrong(described: Opened, item: dict[str, Any]) -> Iterator[dict[str, Any]]:
     yield {**item, "an attribute that nothing makes": 1}
     yield from ({**item, name: {"no": "scalar"}} for name in required)
     yield {**item, "_tk": "7"}
+
+
+_NESTED = """\
+CREATE EXTENSION hstore;
+CREATE TYPE pair AS (code text, tries integer[]);
+CREATE TABLE nested (id integer PRIMARY KEY, "a/b" integer[][], pairs pair, marks hstore, opens timetz);
+INSERT INTO nested VALUES
+  (1, '{{1,NULL},{3,4}}', '(x,"{{1},{2}}")', 'a=>1, b=>NULL', '10:00:00.5-08'),
+  (2, '{{{5}}}', '(,"{NULL}")', '', '23:59:59+05:30'), (3, '{}', NULL, NULL, NULL);
+"""
+
+
+@pytest.mark.postgres
+def test_arrays_in_arrays_and_null_in_maps_match_the_schema(postgres_url: str, tmp_path: Path) -> None:
+    mapping = """\
+mapping: 1
+table: {name: Nested, key: [PK, SK], type: type}
+entities: {nested: {items: {Nested: {key: ["N#{id}", META], keep: all}}}}
+"""
+    (tmp_path / "nested.yaml").write_text(mapping)
+    with services.postgres_database(postgres_url) as url:
+        services.run_script(url, _NESTED)
+        with opened(tmp_path / "nested.yaml", url) as described:
+            validator, items = _validator(described), [plain(item) for item in _items(described)]
+    assert [list(validator.iter_errors(item)) for item in items] == [[], [], []]
+    for name, wrong in (
+        ("a/b", [["x"]]),
+        ("marks", {"a": 1}),
+        ("pairs", {"tries": [[""]]}),
+        ("opens", "10:00"),
+    ):
+        assert not validator.is_valid({**items[0], name: wrong})
 
 
 @pytest.mark.slow

@@ -26,7 +26,7 @@ _KINDS: dict[KindName, Mapping[str, Any]] = {
     "text": {"type": "string"},
     "boolean": {"type": "boolean"},
     "date": {"type": "string", "pattern": f"^{_DATE}$"},
-    "time": {"type": "string", "pattern": r"^\d{2}:\d{2}:\d{2}(\.\d{1,6})?$"},
+    "time": {"type": "string", "pattern": r"^\d{2}:\d{2}:\d{2}(\.\d{1,6})?([+-]\d{2}:\d{2}(:\d{2})?)?$"},
     "uuid": {"type": "string", "pattern": "^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$"},
     "bits": {"type": "string", "pattern": "^[01]*$"},
     "binary": _BASE64,
@@ -45,7 +45,7 @@ _TEXTS: dict[KindName, str] = {
 def json_schema(model: Model, head: Sequence[str]) -> str:
     definitions: dict[str, Any] = {}
     for name, row, item in _named(model):
-        definitions[name] = _item(model.table, row, item)
+        definitions[name] = _item(f"#/$defs/{_pointer(name)}/properties", model.table, row, item)
     whole = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$comment": " ".join(head),
@@ -77,7 +77,7 @@ def _pointer(name: str) -> str:
     return "".join(chr(byte) if byte in plain else f"%{byte:02X}" for byte in escaped)
 
 
-def _item(table: TableDesign, row: RowModel, item: ItemType) -> dict[str, Any]:
+def _item(at: str, table: TableDesign, row: RowModel, item: ItemType) -> dict[str, Any]:
     properties: dict[str, Any] = {key.name: _key(row, key) for key in item.key}
     properties[table.type_attribute] = {"const": item.name}
     together: dict[str, list[str]] = {}
@@ -85,7 +85,10 @@ def _item(table: TableDesign, row: RowModel, item: ItemType) -> dict[str, Any]:
         names = [key.name for key in entry.keys]
         properties |= {key.name: _key(row, key) for key in entry.keys}
         together |= {name: [other for other in names if other != name] for name in names if len(names) > 1}
-    properties |= {attribute.name: _attribute(attribute) for attribute in item.attributes}
+    properties |= {
+        attribute.name: _attribute(f"{at}/{_pointer(attribute.name)}", attribute)
+        for attribute in item.attributes
+    }
     if item.expiry and table.ttl:
         properties[table.ttl] = {
             "type": "integer",
@@ -114,34 +117,39 @@ def _own(table: TableDesign) -> dict[str, Any]:
     }
 
 
-def _attribute(attribute: ItemAttribute) -> Mapping[str, Any]:
+def _attribute(at: str, attribute: ItemAttribute) -> Mapping[str, Any]:
     if attribute.stored:
         pointer = {"type": "object", "description": "Where the value is in S3."}
-        return {"anyOf": [_kind(attribute.kind), pointer]}
+        return {"anyOf": [_kind(f"{at}/anyOf/0", attribute.kind), pointer]}
     value = attribute.expression
     if isinstance(value, Const):
         return {"const": json.loads(json.dumps(value.value, default=float))}
-    return _kind(attribute.kind)
+    return _kind(at, attribute.kind)
 
 
-def _kind(kind: Kind | None) -> Mapping[str, Any]:
+def _kind(at: str, kind: Kind | None) -> Mapping[str, Any]:
+    """The schema of a value. `at`: the pointer to it, for arrays that contain arrays of their kind."""
     if kind is None:
         return {}
     if kind.name == "timestamp":
         return {"type": "string", "pattern": _MOMENT}
     if kind.distinct:
-        return {"type": "array", "items": _kind(kind.element), "uniqueItems": True}
+        return {"type": "array", "items": _kind(f"{at}/items", kind.element), "uniqueItems": True}
     if kind.name == "list":
-        return {
-            "type": "array",
-            "items": {"anyOf": [_kind(kind.element), {"type": "null"}]} if kind.element else {},
-        }
+        return {"type": "array", "items": _element(f"{at}/items", kind.element, {"$ref": at})}
     if kind.name == "map" and kind.fields:
-        fields = {name: _kind(of) for name, of in kind.fields}
+        fields = {name: _kind(f"{at}/properties/{_pointer(name)}", of) for name, of in kind.fields}
         return {"type": "object", "properties": fields, "additionalProperties": False}
     if kind.name == "map":
-        return {"type": "object", "additionalProperties": _kind(kind.element)}
+        additional = _element(f"{at}/additionalProperties", kind.element)
+        return {"type": "object", "additionalProperties": additional}
     return _KINDS.get(kind.name, {})
+
+
+def _element(at: str, kind: Kind | None, *more: Mapping[str, Any]) -> Mapping[str, Any]:
+    if kind is None:
+        return {}
+    return {"anyOf": [_kind(f"{at}/anyOf/0", kind), {"type": "null"}, *more]}
 
 
 # ── keys ──
