@@ -182,6 +182,8 @@ INSERT INTO odd VALUES
   (1, 'me', 'first', 1.250, 'ab', 'a-b', 'x', 'many', 's', '2026-02-28', '2026-06-10 14:32:00.125', x'00ff',
    '{"a": [1, 2.50, null, {"b": true}], "ü": "y"}', 'ann', 7),
   (2, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 'bob', 1);
+CREATE TABLE note (id INTEGER NOT NULL PRIMARY KEY, title TEXT, body JSON);
+INSERT INTO note VALUES (1, 'a', 'null'), (2, 'b', NULL), (3, 'c', '[1]');
 """
 _MAPPING = r"""
 mapping: 1
@@ -196,6 +198,7 @@ entities:
         keep: {except: [lock_version]}
         attributes: {"with \"quotes\"\n": owner, map: {map: {def: class, None: {const: "'\"\\"}}}}
       Second item: {key: ["SECOND#{class}", "{when|iso:ms|or:''}"], when: {owner: [ann, "'quoted'"]}, keep: [self]}
+  note: {items: {Note: {key: ["NOTE#{id}", META], keep: all}}}
 access_patterns:
   class:
     params: {from: integer, self: optional text, class: optional integer}
@@ -242,6 +245,20 @@ def test_odd_names_and_values_are_written_and_read(odd: tuple[Shipped, Generated
             _statements(
                 sql, 'UPDATE odd SET "größe" = 12.5, "a b" = NULL, lock_version = 8 WHERE "class" = 1'
             )
+    _clean(job)
+
+
+def test_a_row_with_the_document_null_is_changed(odd: tuple[Shipped, Generated]) -> None:
+    job, made = odd
+    with made.opened(after=True, trace=True) as table:
+        for id_ in (1, 2):
+            before = table.read_note(id=id_)
+            table.change_note(before, replace(before, title="new"))
+        before = table.read_note(id=3)
+        with pytest.raises(made.after.ConflictError):
+            table.change_note(replace(before, body=None), before)
+    with closing(sqlite3.connect(job.folder / "odd.db")) as sql:
+        _statements(sql, "UPDATE note SET title = 'new' WHERE id < 3")
     _clean(job)
 
 

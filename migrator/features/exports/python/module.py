@@ -450,6 +450,7 @@ def python_module(model: Model, head: Sequence[str], job: str, *, after: bool) -
             "patterns": patterns,
             "records": records,
             "attributes": _attributes(model),
+            "documents": _documents(model),
             "carry": partial(carry, definitions, imports),
         }
     )
@@ -496,6 +497,13 @@ def _attributes(model: Model) -> dict[str, list[str]]:
             names |= {model.table.ttl: None} if item.expiry and model.table.ttl else {}
         found[type_] = list(names)
     return found
+
+
+def _documents(model: Model) -> list[str]:
+    """Attributes that may be DynamoDB's NULL."""
+    items = (item for types in model.types.values() for item in types)
+    attributes = (attribute for item in items for attribute in item.attributes)
+    return list(dict.fromkeys(one.name for one in attributes if one.kind and one.kind.name == "json"))
 
 
 def carry(

@@ -527,6 +527,7 @@ def _nearest(items: Sequence[Item], near: _Near) -> list[Item]:
 _REVISION = ""
 _OWN = ("_src", "_rev")
 _ATTRIBUTES: dict[str, Sequence[str]] = {}
+_DOCUMENTS: Sequence[str] = ()
 
 
 class ConflictError(Exception):
@@ -610,10 +611,12 @@ class _Writable(_Table):
         names, bound, clauses = {"#type": _TYPE}, {":type": _wire(type_)}, ["#type = :type"]
         for number, name in enumerate(watched):
             names[f"#w{number}"] = name
-            if name in item:
-                bound[f":w{number}"] = _wire(item[name])
-            is_there = name in item
-            clauses.append(f"#w{number} = :w{number}" if is_there else f"attribute_not_exists(#w{number})")
+            place, absent = f"#w{number}", f"attribute_not_exists(#w{number})"
+            # A row has None for the document `null`, which an item keeps.
+            if name in item or name in _DOCUMENTS:
+                bound[f":w{number}"] = _wire(item.get(name))
+                absent = f"({absent} OR {place} = :w{number})"
+            clauses.append(f"{place} = :w{number}" if name in item else absent)
         return {
             "TableName": self._name,
             "Key": _wired({name: item[name] for name in _KEY}),
