@@ -32,7 +32,7 @@ from migrator.dynamodb.exchange import (
     SocketTransport,
     with_exchange,
 )
-from migrator.dynamodb.failures import denied, error_code, no_credentials
+from migrator.dynamodb.failures import denied, error_code, no_credentials, without_credentials
 from migrator.runtime.errors import SettingsError, TargetError
 from migrator.runtime.logs import get_logger
 from migrator.runtime.system import Forked, tell_of_forks
@@ -184,7 +184,10 @@ def _session(profile: str | None) -> boto3.Session:
     except ProfileNotFound:
         raise TargetError(f"AWS profile {profile} not found; see `aws configure list-profiles`") from None
     except BotoCoreError as error:
-        raise TargetError(f"the AWS settings cannot be read ({type(error).__name__})") from None
+        what = (
+            f"the AWS settings cannot be read ({type(error).__name__}); correct ~/.aws/config and credentials"
+        )
+        raise without_credentials(error) or TargetError(what) from None
     return session
 
 

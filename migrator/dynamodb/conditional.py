@@ -608,7 +608,7 @@ class FirstTries:
             raise
         return request
 
-    def _answer(self, number: int, received: Received | BotoCoreError) -> bool:
+    def _answer(self, number: int, received: Received | Exception) -> bool:
         """Whether more may be sent."""
         consumed: Mapping[str, float] | None = None
         try:
@@ -632,7 +632,7 @@ class FirstTries:
         self.answered.add(number)
         return self._took(number, answer)
 
-    def _answer_of(self, number: int, received: Received | BotoCoreError) -> Mapping[str, Any] | None:
+    def _answer_of(self, number: int, received: Received | Exception) -> Mapping[str, Any] | None:
         client, write = self._store.client, self._writes[number]
         try:
             answer: Mapping[str, Any] = client.exchange.answer(
@@ -676,7 +676,7 @@ class _Lane:
 class ManyExchanges:
     """`_request`: makes the bytes of a number's request right before it is sent.
 
-    `_answered`: called with each answer, or the error of its connection; returns whether more may be sent.
+    `_answered`: called with each answer, or the error of its connection or credentials; returns whether more may be sent.
     `_pause_s`: until a numbered request may be sent, or is to be asked for again; 0: now.
     `_wait`: sleep, if no answer is pending.
     `_waiting`: by number, in the order of sending.
@@ -684,7 +684,7 @@ class ManyExchanges:
 
     _connections: Connections
     _request: Callable[[int], bytes]
-    _answered: Callable[[int, Received | BotoCoreError], bool]
+    _answered: Callable[[int, Received | Exception], bool]
     _pause_s: Callable[[int], float] = lambda _: 0.0
     _wait: Callable[[float], None] = time.sleep
     _free: list[_Lane] = field(default_factory=list)
@@ -736,7 +736,10 @@ class ManyExchanges:
             request = self._request(number)
         except Exception as error:
             self._free.append(lane)
-            self._fail(error)
+            if isinstance(error, (BotoCoreError, ClientError)):  # credentials could not be renewed
+                self._tell(number, error)
+            else:
+                self._fail(error)
             return
         lane.number = number
         lane.timeout_s = cut_to_end(self._connections.timeout_s)
@@ -785,7 +788,7 @@ class ManyExchanges:
             self._free.append(lane)
         self._tell(lane.number, answer)
 
-    def _tell(self, number: int, answer: Received | BotoCoreError) -> None:
+    def _tell(self, number: int, answer: Received | Exception) -> None:
         try:
             self._continues &= self._answered(number, answer)
         except Exception as error:

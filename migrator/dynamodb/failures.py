@@ -264,10 +264,10 @@ def error_code(error: BaseException) -> str:
 
 def in_words(error: Exception, operation: str, table: str, endpoint: str) -> MigratorError:
     """Our error for one of boto's, without AWS's own message, which can quote an item."""
+    if of_credentials := without_credentials(error):
+        return of_credentials
     if isinstance(error, ClientError):
         code = error_code(error)
-        if error.operation_name == "AssumeRole":
-            return _not_assumed(error)
         if wrong_clock := _wrong_clock(error):
             return StoppedError(f"DynamoDB refused {operation} on table {table} ({code}): {wrong_clock}")
         advice = denied(error, "dynamodb") or _ADVICE.get(
@@ -277,11 +277,6 @@ def in_words(error: Exception, operation: str, table: str, endpoint: str) -> Mig
         if code in _OF_ONE_ITEM and operation in _WRITES:
             made = _OF_ONE_ITEM[code]
         return made(f"DynamoDB refused {operation} on table {table} ({code}): {advice}")
-    if isinstance(error, (SSOError, TokenRetrievalError)):
-        what = f"the credentials cannot be renewed ({type(error).__name__})"
-        return StoppedError(f"{what}; sign in again (`aws sso login`) and run the same command again")
-    if isinstance(error, (NoCredentialsError, PartialCredentialsError, CredentialRetrievalError)):
-        return no_credentials()
     return _unanswered(f"DynamoDB {operation} on table {table}", error, endpoint=endpoint)
 
 
@@ -313,6 +308,19 @@ _UNANSWERED = (
     (r"", "the connection broke; look at the network and at target.endpoint in the job"),
 )
 """Meaning and fix for names and texts of botocore's errors, and of urllib3's beneath them."""
+
+
+def without_credentials(error: Exception) -> MigratorError | None:
+    """The error if there are no valid credentials to sign with; None for other errors."""
+    what = f"the credentials cannot be renewed ({type(error).__name__})"
+    if isinstance(error, ClientError):
+        return _not_assumed(error) if error.operation_name == "AssumeRole" else None
+    if isinstance(error, (SSOError, TokenRetrievalError)):
+        return StoppedError(f"{what}; sign in again (`aws sso login`) and run the same command again")
+    if isinstance(error, CredentialRetrievalError):
+        provided = "check what provides them (`aws sts get-caller-identity` shows why)"
+        return StoppedError(f"{what}; {provided} and run the same command again")
+    return no_credentials() if isinstance(error, (NoCredentialsError, PartialCredentialsError)) else None
 
 
 def _not_assumed(error: ClientError) -> MigratorError:

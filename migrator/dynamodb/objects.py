@@ -12,14 +12,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
+from botocore.exceptions import BotoCoreError, ClientError
 
 from migrator.dynamodb.failures import (
     can_pass,
     denied,
     error_code,
-    no_credentials,
     passes_at,
+    without_credentials,
     retried,
 )
 from migrator.mapping.model.edges import ActionProbe, ImportFault, ImportState
@@ -117,8 +117,8 @@ class S3Objects:
         return self.retry.call(what, lambda: take(method(Bucket=self.bucket, **parameters)), can_pass)
 
     def _in_words(self, error: Exception, operation: str) -> MigratorError:
-        if isinstance(error, NoCredentialsError):
-            return no_credentials()
+        if of_credentials := without_credentials(error):
+            return of_credentials
         code = error_code(error) or type(error).__name__
         made = StoppedError if can_pass(error) else TargetError
         lacks = denied(error, "s3") if isinstance(error, ClientError) else ""

@@ -11,9 +11,11 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
+from botocore.exceptions import ClientError, CredentialRetrievalError
 
 from migrator.dynamodb.client import dynamodb_client
 from migrator.dynamodb.conditional import ConditionalWrites
+from migrator.dynamodb.exchange import BotocoreSigning, KeptSigning
 from migrator.dynamodb.store import DynamoStore
 from migrator.dynamodb.throttle import WriteLimit
 from migrator.mapping.model.live import Outcome
@@ -101,6 +103,30 @@ def test_expired_credentials_and_wrong_clock_stop_resumable_run(
         faults.clock_s = 0.0
         assert verdicts(writes, items(200, 6), way) == {"stored"}
     assert stored(dynamodb_url, design) == items(200, 6)
+
+
+@WAYS
+@pytest.mark.parametrize(
+    "error",
+    [
+        CredentialRetrievalError(provider="custom-process", error_msg="Planted"),
+        ClientError({"Error": {"Code": "ExpiredTokenException"}}, "AssumeRole"),
+    ],
+    ids=["process", "role"],
+)
+def test_credentials_that_cannot_be_renewed_stop_resumable_run(
+    dynamodb_url: str, design: TableDesign, monkeypatch: pytest.MonkeyPatch, error: Exception, way: str
+) -> None:
+    def signed(*_: object) -> None:
+        raise error
+
+    with through(dynamodb_url, design, Faults()) as writes:
+        with monkeypatch.context() as patch, pins.refused(StoppedError) as told:
+            for signing in (KeptSigning, BotocoreSigning):
+                patch.setattr(signing, "signed", signed)
+            written(writes, items(200, 5), way)
+        assert "Planted" not in str(told.value)
+        assert verdicts(writes, items(200, 6), way) == {"stored"}
 
 
 @INSERTS
