@@ -311,7 +311,7 @@ _UNANSWERED = (
 
 
 def without_credentials(error: Exception) -> MigratorError | None:
-    """The error if there are no valid credentials to sign with; None for other errors."""
+    """The error if valid credentials to sign with are missing; None for other errors."""
     what = f"the credentials cannot be renewed ({type(error).__name__})"
     if isinstance(error, ClientError):
         return _not_assumed(error) if error.operation_name == "AssumeRole" else None

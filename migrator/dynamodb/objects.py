@@ -19,8 +19,8 @@ from migrator.dynamodb.failures import (
     denied,
     error_code,
     passes_at,
-    without_credentials,
     retried,
+    without_credentials,
 )
 from migrator.mapping.model.edges import ActionProbe, ImportFault, ImportState
 from migrator.runtime.errors import MigratorError, SettingsError, StoppedError, TargetError, amount
