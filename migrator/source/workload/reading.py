@@ -142,6 +142,10 @@ def scope_of(select: exp.Select, facts: SchemaFacts, conditional: frozenset[str]
     return scope
 
 
+_WHOLE_TABLE = frozenset({"this", "db", "catalog", "alias", "hints", "indexed"})
+"""Parts of a table in FROM that change none of its rows."""
+
+
 def _add_table(scope: QueryScope, table: exp.Expr, facts: SchemaFacts) -> str:
     if (
         not isinstance(table, exp.Table)
@@ -149,6 +153,11 @@ def _add_table(scope: QueryScope, table: exp.Expr, facts: SchemaFacts) -> str:
         or table.args.get("joins")
     ):
         raise NotServed("shape")
+    alias = table.args.get("alias")
+    if {name for name, value in table.args.items() if value} - _WHOLE_TABLE or (alias and alias.columns):
+        raise NotServed(
+            "shape", "it reads a part, a sample or another state of a table, or renames its columns"
+        )
     named = table_named(facts, table)
     if named is None:
         # Of a mapping's tables, init reads those of one schema alone.

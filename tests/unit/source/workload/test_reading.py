@@ -525,6 +525,31 @@ def test_a_statement_that_no_plain_form_has_is_refused(sql: str, reason: str, fa
     assert made.reason == reason
 
 
+_NOT_WHOLE = {
+    "orders TABLESAMPLE SYSTEM (1)": "postgresql",
+    "ONLY orders": "postgresql",
+    "orders AS o (customer_id, id)": "postgresql",
+    "orders PARTITION (p0)": "mysql",
+    "orders FOR SYSTEM_TIME AS OF NOW()": "mysql",
+}
+
+
+@pytest.mark.parametrize(("table", "dialect"), _NOT_WHOLE.items())
+def test_a_part_or_another_state_of_a_table_is_refused(table: str, dialect: str, facts: SchemaFacts) -> None:
+    (made,) = read(f"SELECT id FROM {table} WHERE customer_id = ?", replace(facts, dialect=dialect))
+    assert isinstance(made, Unserved), made
+    assert made.reason == "shape"
+
+
+@pytest.mark.parametrize(
+    ("table", "dialect"),
+    {"orders o FORCE INDEX (i)": "mysql", "orders o": "postgresql", "orders INDEXED BY i": "sqlite"}.items(),
+)
+def test_an_index_named_for_a_table_changes_nothing(table: str, dialect: str, facts: SchemaFacts) -> None:
+    made = question(f"SELECT id FROM {table} WHERE customer_id = ?", replace(facts, dialect=dialect))
+    assert made.table == "orders"
+
+
 @pytest.mark.parametrize(("dialect", "served"), [("postgresql", True), ("mysql", True), ("sqlite", False)])
 def test_like_with_a_prefix_is_served_if_letters_differ(
     dialect: str, served: bool, facts: SchemaFacts
