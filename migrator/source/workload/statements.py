@@ -273,7 +273,7 @@ def file_text(path: Path, taken: str = STATEMENTS_TAKE) -> str:
             raise SettingsError(
                 f"{path}: {size_bytes:,} bytes; a file of statements has at most {LARGEST_FILE:,}"
             )
-        return path.read_text(encoding="utf-8", errors="replace")
+        return path.read_text(encoding="utf-8-sig", errors="replace")
     except OSError as error:
         what = f"{path}: cannot be read ({error.strerror})"
         raise SettingsError(f"{what}; {taken}") from None

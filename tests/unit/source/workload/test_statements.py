@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import random
 import time
+from pathlib import Path
 
 import pytest
 
 from migrator.mapping.model.questions import Statement
 from migrator.runtime.errors import SettingsError
-from migrator.source.workload.statements import is_ours, merged, statements_of
+from migrator.source.workload.statements import file_text, is_ours, merged, statements_of
 
 ENGINES = ("sqlite", "postgresql", "mysql")
 
@@ -131,6 +132,11 @@ def test_comments_are_dropped_and_mysql_executable_ones_kept() -> None:
 )
 def test_statements_of_this_toolkit_are_known(sql: str, *, ours: bool) -> None:
     assert is_ours(sql) == ours
+
+
+def test_a_byte_order_mark_is_no_part_of_a_statement(tmp_path: Path) -> None:
+    (tmp_path / "asked.sql").write_text("SELECT a FROM t WHERE b = ?", encoding="utf-8-sig")
+    assert file_text(tmp_path / "asked.sql").startswith("SELECT")
 
 
 def test_an_empty_file_has_no_statement() -> None:
