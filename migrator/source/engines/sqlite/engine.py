@@ -19,7 +19,7 @@ from typing import Any, TypeAlias
 
 import sqlalchemy as sa
 from sqlalchemy.engine import URL, Connection, Inspector
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import DBAPIError, DisconnectionError
 
 from migrator.mapping.model.edges import RawPage
 from migrator.mapping.model.facts import Alike, Captured, Column, Kind, UniqueConflict, columns_of, digest_of
@@ -685,6 +685,7 @@ class _TimedConnection(sqlite3.Connection):
     ends_at: float = math.inf
     limit_s: float = math.inf
     answer_bytes: int = sys.maxsize
+    file: tuple[int, int] | None = None
 
     def cursor(self, *_: Any) -> Any:
         # One a statement.
@@ -722,9 +723,18 @@ class _BoundedCursor(sqlite3.Cursor):
 def _opened(address: base.Address, connection_options: base.ConnectionOptions) -> sa.Engine:
     # as_uri() escapes special characters of the file name; mode=rw never creates a file. Reads use it also: with mode=ro
     # SQLite refuses to roll back what a killed process left unfinished. A protected file is opened for reading only.
-    uri = f"{Path(address.url().database or '').resolve().as_uri()}?mode=rw"
+    file = Path(address.url().database or "").resolve()
+    uri = f"{file.as_uri()}?mode=rw"
+
+    def identity() -> tuple[int, int] | None:
+        try:
+            found = file.stat()
+        except OSError:
+            return None
+        return found.st_dev, found.st_ino
 
     def connect() -> sqlite3.Connection:
+        its_file = identity()
         connection = sqlite3.connect(
             uri,
             uri=True,
@@ -733,6 +743,7 @@ def _opened(address: base.Address, connection_options: base.ConnectionOptions) -
             check_same_thread=False,
             factory=_TimedConnection,
         )
+        connection.file = its_file
         connection.text_factory = _TOLERANT
         # An ATTACH in a query could create a file.
         connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
@@ -748,7 +759,13 @@ def _opened(address: base.Address, connection_options: base.ConnectionOptions) -
             connection.set_progress_handler(lambda: time.monotonic() > connection.ends_at, _STEPS_A_LOOK)
         return connection
 
-    return sa.create_engine(f"{_NAME}://", creator=connect, **connection_options.pool())
+    def checkout(connection: _TimedConnection, *_: object) -> None:
+        if connection.file != identity():
+            raise DisconnectionError  # a backup was put in its place: the pool connects to that
+
+    engine = sa.create_engine(f"{_NAME}://", creator=connect, **connection_options.pool())
+    sa.event.listen(engine, "checkout", checkout)
+    return engine
 
 
 # One text that is not UTF-8 then refuses its row; sqlite3's own way, which is sooner, would end the whole page.

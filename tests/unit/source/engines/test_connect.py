@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from migrator.runtime.errors import SettingsError
 from migrator.runtime.system import how_to_install
 from migrator.source.engines import connect
-from migrator.source.engines.base import LIFE_S, Address
+from migrator.source.engines.base import LIFE_S, Address, ConnectionOptions
 from migrator.source.engines.connect import (
     ENGINES,
     SUPPORTED,
@@ -26,6 +26,7 @@ from migrator.source.engines.connect import (
     engine_of,
     identity_of,
     place_of,
+    read_engine,
     source_url,
     url_identity,
 )
@@ -221,6 +222,20 @@ def shop(tmp_path: Path) -> Path:
     connection.execute("CREATE TABLE t (a)")
     connection.close()
     return path
+
+
+def test_a_backup_in_the_files_place_is_read(shop: Path) -> None:
+    engine = read_engine(Address.of(source_url(str(shop))), ConnectionOptions(pool_size=1))
+    with engine.connect() as connection:
+        assert not connection.exec_driver_sql("SELECT a FROM t").all()
+    with closing(sqlite3.connect(shop.with_name("backup.db"), isolation_level=None)) as backup:
+        backup.executescript("CREATE TABLE t (a); INSERT INTO t VALUES (1)")
+    shop.with_name("backup.db").replace(shop)
+    with engine.connect() as connection:
+        assert connection.exec_driver_sql("SELECT a FROM t").all() == [(1,)]
+    shop.unlink()
+    with pytest.raises(sa.exc.OperationalError, match="unable to open"):
+        engine.connect()
 
 
 def test_an_sqlite_file_may_be_written_as_url_or_path(shop: Path) -> None:
