@@ -240,6 +240,10 @@ def test_mariadb_missing_rights_and_nontransactional_tables_fail(shop: Capturing
         with capturing("mariadb", _as(shop.url, role, 3306)) as rich:
             assert stage(rich).refusals(plans(rich)) == []
             stage(rich).install(plans(rich))
+        shop.run(f"REVOKE TRIGGER ON \"{home}\".* FROM {role}@'%'")
+        with capturing("mariadb", _as(shop.url, role, 3306)) as blind:
+            states = {table.state for table in stage(blind).status(plans(blind)).tables}
+        assert states == {"hidden"}
     finally:
         shop.run(f"DROP USER {role}@'%'")
     shop.run("ALTER TABLE customer ENGINE = MyISAM")

@@ -21,6 +21,7 @@ CaptureState = Literal[
     "captured",
     "services",
     "missing",
+    "hidden",
     "partition",
     "stale",
     "disabled",
@@ -41,6 +42,7 @@ class TableCapture(Struct, frozen=True):
 
     `extra`: has triggers, but the mapping no longer reads it.
     `services`: neither has nor needs triggers.
+    `hidden`: this user may not see triggers.
     `partition`: new since the install; only a TRUNCATE of it leaves no mark.
     `refused`: writes by others than `migrator reverse` are refused.
     `unread`: no stream contains all changes of the DynamoDB table.

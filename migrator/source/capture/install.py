@@ -214,6 +214,10 @@ class SqlCapture:
             if by_services:
                 left = ("missing", "partition")
                 states = [replace(one, state="services") if one.state in left else one for one in states]
+            hidden = engine_at(connection).capturing.hidden
+            unseen = {one.table for one in states if one.state == "missing" and not _of(existing, one.table)}
+            unseen = {one.name for one in tables if one.name in unseen and hidden(connection, ddl, one)}
+            states = [replace(one, state="hidden") if one.table in unseen else one for one in states]
             return [*states, *refused]
 
         return self._writing.look("comparing triggers", work)

@@ -429,6 +429,7 @@ Decode: TypeAlias = Callable[[str, str], Any]
 class Capturing(Struct, frozen=True):
     """`schema`, `prefix`: the schema of our tables, and the prefix of their names.
     `more_triggers`: in addition to those of each captured table (on parents, on partitions).
+    `hidden`: whether the server does not show this user the triggers of one.
     `leftovers`: statements that drop the remains of dropped triggers.
     `refusals`: why tables cannot be captured.
     `views`: names, as in Captured, of relations without triggers.
@@ -444,6 +445,7 @@ class Capturing(Struct, frozen=True):
     prefix: str
     triggers: Callable[[Connection, Any], Iterator[ExistingTrigger]]
     more_triggers: Callable[[Connection, Sequence[Captured], Any], Iterator[Trigger]]
+    hidden: Callable[[Connection, Any, Captured], bool]
     leftovers: Callable[[Connection], list[str]]
     refusals: Callable[[Connection, Any, Sequence[Captured]], Iterator[Refusal]]
     views: Callable[[Connection, Any], set[str]]

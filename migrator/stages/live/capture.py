@@ -15,9 +15,10 @@ from migrator.runtime.logs import get_logger
 MEANINGS = {
     "captured": "every change is captured",
     "services": "services that use the adapter capture their changes",
-    "missing": "a trigger is missing or not shown to this user, the table is not published, or its changes are not"
-    " in the log; they are not captured; run `migrator capture install`, then `migrator verify --repair` for what"
-    " changed meanwhile",
+    "missing": "a trigger is missing, the table is not published, or its changes are not in the log; they are not captured;"
+    " run `migrator capture install`, then `migrator verify --repair` for what changed meanwhile",
+    "hidden": "this user lacks TRIGGER on it, and sees no triggers; GRANT TRIGGER on it to this user, or run this command"
+    " as one that has it, such as the user of the relay",
     "partition": "every row's change is captured; a TRUNCATE of this partition alone, which came since the install,"
     " is not, and its items stay; run `migrator capture install`, then `migrator verify --repair` if it was truncated",
     "stale": "the mapping, the table's columns or what their values are made by changed since: a column that"
@@ -43,7 +44,7 @@ CAPTURED = frozenset({"captured", "services", "refused"})
 """States in which no change of the mapping's tables goes unmarked."""
 ROWS_CAPTURED = CAPTURED | {"partition", "extra"}
 """States in which every change of a row leaves a mark, so that a relay may continue."""
-_UNMARKED = frozenset({"missing", "disabled", "unread", "lost", "unidentified"})
+_UNMARKED = frozenset({"missing", "hidden", "disabled", "unread", "lost", "unidentified"})
 _log = get_logger("capture")
 
 

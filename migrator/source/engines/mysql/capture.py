@@ -420,11 +420,16 @@ def _our_triggers(connection: Connection, ddl: MysqlDdl) -> Iterator[ExistingTri
     for row in connection.execute(QUERIES["triggers"]):
         ours = OUR_TRIGGER.fullmatch(row.trigger)
         # Another database of the server may have a capture of its own.
-        if ours is None or not (f"INSERT INTO {ddl.mark} " in row.body or ddl.allowed in row.body):
+        body = row.body or ""  # empty to a user without TRIGGER
+        if ours is None or not (f"INSERT INTO {ddl.mark} " in body or ddl.allowed in body):
             continue
         table = row.name if row.schema == ddl.home else f"{row.schema}.{row.name}"
         drop = f"DROP TRIGGER {quoted(row.schema)}.{quoted(row.trigger)}"
-        yield ExistingTrigger(table, row.trigger, ours[1], drop=(drop,), text=row.body)
+        yield ExistingTrigger(table, row.trigger, ours[1], drop=(drop,), text=body)
+
+
+def _hidden(connection: Connection, ddl: MysqlDdl, table: Captured) -> bool:
+    return not rights_of_user(connection)("TRIGGER", table.table.schema or ddl.home, table.table.real)
 
 
 # ── refusals ──
@@ -509,6 +514,7 @@ CAPTURING = Capturing(
     prefix="migrator_",
     triggers=_our_triggers,
     more_triggers=_of_parents,
+    hidden=_hidden,
     leftovers=lambda _: [],
     refusals=_refusals,
     views=_views,

@@ -327,6 +327,7 @@ CAPTURING = Capturing(
     prefix="",
     triggers=_our_triggers,
     more_triggers=_of_partitions,
+    hidden=lambda *_: False,
     leftovers=lambda connection: list(map(_function_drop, connection.scalars(QUERIES["functions"]))),
     refusals=_refusals,
     views=lambda connection, _: set(connection.scalars(QUERIES["views"])),

@@ -426,6 +426,7 @@ CAPTURING = base.Capturing(
     prefix="migrator_",
     triggers=_our_triggers,
     more_triggers=lambda *_: iter(()),
+    hidden=lambda *_: False,
     leftovers=lambda _: [],
     refusals=_refusals,
     views=lambda connection, _: set(connection.scalars(QUERIES["views"])),
