@@ -291,6 +291,7 @@ def _unanswered(what: str, error: BaseException, tried: str = "", *, endpoint: s
 
 _AGAIN = "the same command resumes"
 _UNANSWERED = (
+    (r"^Proxy.*: 407\b", _ADVICE["407"]),
     (
         r"^Proxy",
         "the proxy takes no connection, or ended it; look at HTTPS_PROXY (HTTP_PROXY), at NO_PROXY and at the proxy",

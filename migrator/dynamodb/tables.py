@@ -401,6 +401,7 @@ _KNOWN: dict[tuple[str, str], Callable[[str, str], MigratorError]] = {
     ("get_records", "TrimmedDataAccessException"): _lost,
     ("get_shard_iterator", "TrimmedDataAccessException"): _lost,
     # Of a shard, or of a stream: both are kept for 24 hours.
+    ("describe_stream", "ResourceNotFoundException"): _lost,
     ("get_shard_iterator", "ResourceNotFoundException"): _lost,
     ("get_records", "ResourceNotFoundException"): _lost,
 }

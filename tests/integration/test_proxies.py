@@ -82,6 +82,7 @@ def test_wrong_proxy_password_is_reported_without_it(
         with pins.refused(MigratorError) as told:
             put_items(store_at(url), [{"PK": "P"}])
     assert "wr-ong" not in str(told.value)
+    assert "user and password" in str(told.value)
     assert script.seen == []
 
 

@@ -96,13 +96,17 @@ def test_expired_stream_position_differs_from_lost_records(fake: FakeStreams, so
 
 
 def test_a_shard_or_a_stream_that_is_gone_has_lost_its_records(
-    fake: FakeStreams, source: DynamoStream
+    fake: FakeStreams, source: DynamoStream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     arn, shard = first_shard(source)
     with pytest.raises(LostRecordsError):
         source.iterator(arn, "shardId-none", HORIZON)
     with pytest.raises(LostRecordsError):
         source.iterator(f"{arn}9", shard, HORIZON)
+    gone = fake.describe_table(TableName=source.table)["Table"] | {"LatestStreamArn": f"{arn}9"}
+    monkeypatch.setattr(fake, "describe_table", lambda **_: {"Table": gone})
+    with pytest.raises(LostRecordsError):
+        source.state()
 
 
 def test_refusal_names_the_operation_and_the_needed_right(fake: FakeStreams, source: DynamoStream) -> None:
