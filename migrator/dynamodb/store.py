@@ -82,28 +82,24 @@ def read_one_by_one(each: Callable[[WiredItem], Any]) -> Callable[[bytes], Any]:
     return read
 
 
-def read_as_texts(see: Callable[[list[bytes], bytes], Any]) -> Callable[[bytes], Any]:
-    """Like read_one_by_one, with the results of `see` in `Items`.
+def read_as_text(see: Callable[[bytes], list[Any]]) -> Callable[[bytes], Any]:
+    """Like read_one_by_one, with what `see` makes of all items' JSON, with commas between them, in `Items`.
 
-    `see` gets a list of the items' JSON without outer braces and opening quotation mark, and one text of them
-    all with these. If a text in an item looks like an item's end, a part may not be an item's text; it is
-    then not valid JSON, so it equals no item's text.
+    `see` returns a list with a place for each item, and raises ValueError for text that is not JSON.
     """
 
     def read(body: bytes) -> Any:
-        begin, end = body.find(_BEGIN) + len(_BEGIN), body.rfind(_END)
-        if len(_BEGIN) <= begin <= end:
-            text = body[begin:end]
-            parts = _CUT.split(text) if b'"L":[' in text else text.split(_BETWEEN)
-            # If a text looked like the beginning or end of the items, the rest is not valid JSON.
-            with suppress(orjson.JSONDecodeError):
-                answer = orjson.loads(body[: begin - 2] + body[end + 2 :])
-                if answer.get("Count") == len(parts):
-                    return answer | {"Items": see(parts, body[begin - 2 : end + 2])}
+        begin, end = body.find(_BEGIN) + len(_BEGIN) - 2, body.rfind(_END) + 2
+        if len(_BEGIN) - 2 <= begin < end:
+            # If a text looked like the beginning or end of the items, one of the parts is not valid JSON.
+            with suppress(ValueError):
+                answer = orjson.loads(body[:begin] + body[end:])
+                items = see(body[begin:end])
+                if answer.get("Count") == len(items):
+                    return answer | {"Items": items}
         answer = orjson.loads(body)
         if isinstance(answer, dict) and isinstance(answer.get("Items"), list):
-            texts = [orjson.dumps(item)[2:-2] for item in answer["Items"]]
-            answer["Items"] = see(texts, b'{"' + _BETWEEN.join(texts) + b"}}")
+            answer["Items"] = see(orjson.dumps(answer["Items"])[1:-1])
         return answer
 
     return read
@@ -286,14 +282,14 @@ class DynamoStore:
     ) -> Iterator[ScanPage[Found]]:
         return self._scanned(segment, segments, read_one_by_one(each), start)
 
-    def scan_texts(
+    def scan_text(
         self,
         segment: int,
         segments: int,
-        see: Callable[[list[bytes], bytes], list[Found]],
+        see: Callable[[bytes], list[Found]],
         start: ItemKey | None = None,
     ) -> Iterator[ScanPage[Found]]:
-        return self._scanned(segment, segments, read_as_texts(see), start)
+        return self._scanned(segment, segments, read_as_text(see), start)
 
     def _scanned(
         self, segment: int, segments: int, read: Callable[[bytes], Any], start: ItemKey | None

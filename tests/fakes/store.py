@@ -208,15 +208,15 @@ class FakeStore:
             items = orjson.loads(orjson.dumps(wired, default=base64_text))
             yield ScanPage([each(item) for item in items], page.next_start)
 
-    def scan_texts(
+    def scan_text(
         self,
         segment: int,
         segments: int,
-        see: Callable[[list[bytes], bytes], list[Found]],
+        see: Callable[[bytes], list[Found]],
         start: ItemKey | None = None,
     ) -> Iterator[ScanPage[Found]]:
         for page in self.scan_encoded(segment, segments, orjson.dumps, start):
-            yield ScanPage(see([text[2:-2] for text in page.items], b",".join(page.items)), page.next_start)
+            yield ScanPage(see(b",".join(page.items)), page.next_start)
 
     def query(self, request: Mapping[str, Any], start: Mapping[str, Any] | None = None) -> QueryPage:
         """A page of few items, so that the reader has to go on; filtered after it is cut, as DynamoDB does."""

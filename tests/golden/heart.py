@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from array import array
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,16 +14,13 @@ from migrator.mapping.items.encoder import (
     EncodedPage,
     Encoder,
     PutTexts,
-    TextEncoder,
     compile_encoder,
-    compile_texts,
     encode_page,
     encode_puts,
-    encode_texts,
     names_and_values,
-    text_in_order,
 )
 from migrator.mapping.items.items import CompiledEntity, items_for, stamp
+from migrator.mapping.items.native import _native
 from migrator.mapping.items.transforms import Transform
 from migrator.mapping.items.wire import decode_item, item_bytes
 from migrator.mapping.language.parse import examine_mapping
@@ -31,7 +29,7 @@ from migrator.mapping.model.facts import Column, ForeignKey, Kind, SchemaFacts, 
 from migrator.mapping.model.table import EncodedItem, Item, RowTree
 from migrator.runtime.errors import MappingError, RowError
 from migrator.runtime.values import replace
-from migrator.stages.verify.digests import Canonical
+from migrator.stages.verify.digests import KEY_BYTES, Digester
 from tests.golden.generated import generated_alike
 
 _KIND = re.compile(r"(?P<name>\w+)(?:\((?P<scale>\d+)\))?(?P<zone> with zone)?(?P<required>!)?")
@@ -153,43 +151,42 @@ def alike(
         assert [item.expiry for item in encoded.items] == [
             item.get(str(compiled.table.ttl)) for item in wanted
         ]
-        assert encoder is not None
-        if not isinstance(encoder.program, str):
-            _alike_as_texts(compiled, encoder, page, encoded.items)
+        _digested_alike(compiled, encoded.items)
     return made
 
 
-def _alike_as_texts(
-    compiled: CompiledEntity, encoder: Encoder, page: RawPage, items: Sequence[EncodedItem]
-) -> None:
-    """The same items as texts whose names are in an order that is asked for."""
-    texts = _text_encoder(compiled, encoder.raw)
-    wanted = []
-    for item in items:
-        wired = orjson.loads(item.json) | {compiled.table.ticket_attribute: {"N": "0"}}
-        wanted.append((text_in_order(wired, item.type, texts.orders), item.expiry))
-    made = encode_texts(texts, page)
-    assert (made.items, made.refused) == (wanted, [])
+def _digested_alike(compiled: CompiledEntity, items: Sequence[EncodedItem]) -> None:
+    """A stored item has the digest of the row's, whatever the order of its names and members."""
+    digester = Digester(compiled.table, bytes(KEY_BYTES))
+    assert digester.native is not None
+    made = [digester.native.item(item.json) for item in items]
+    stored = [shuffled(orjson.loads(item.json)) for item in items]
+    assert [digester.of(item) for item in stored] == made
+    source, left = orjson.dumps(f"{compiled.plan.entity.name}:")[:-1], list[bytes]()
+    tallies = {
+        b'{"S":%b}' % orjson.dumps(item.type): _native.Tally(b'{"S":%b' % source, ()) for item in items
+    }
+    texts = list(map(orjson.dumps, stored))
+    count, digests = digester.native.page(
+        b",".join(texts),
+        orjson.dumps(compiled.table.type_attribute),
+        orjson.dumps(compiled.table.source_attribute),
+        tallies,
+        left,
+    )
+    assert count == len(items)
+    assert left == [text for text in texts if b"\\" in text]
+    assert sorted([*array("q", digests), *(digester.native.item(text) for text in left)]) == sorted(made)
 
 
-_MADE: dict[tuple[int, frozenset[int]], TextEncoder] = {}
-"""By an entity's id, which no other has while its encoder is kept."""
-
-
-def _text_encoder(compiled: CompiledEntity, raw: frozenset[int]) -> TextEncoder:
-    """Names in the reverse order, and the first of them not known."""
-    made = _MADE.get((id(compiled), raw))
-    if made is not None:
-        return made
-    if len(_MADE) > 100:
-        _MADE.clear()
-    plain = compile_texts(compiled, frozenset(), {})
-    canonical = (Canonical(compiled, design, plain) for design in compiled.plan.entity.items)
-    orders = {where: order[:0:-1] for one in canonical for where, order in one.orders.items()}
-    made = compile_texts(compiled, raw, orders)
-    assert made is not None
-    _MADE[id(compiled), raw] = made
-    return made
+def shuffled(wired: Any) -> Any:
+    """The same value with its names and its sets' members in another order."""
+    if isinstance(wired, dict):
+        return {
+            name: inner[::-1] if name in ("SS", "NS", "BS") else shuffled(inner)
+            for name, inner in reversed(wired.items())
+        }
+    return [shuffled(inner) for inner in wired] if isinstance(wired, list) else wired
 
 
 def items(compiled: CompiledEntity, values: dict[str, Any]) -> list[Item]:

@@ -24,7 +24,7 @@ STEPS = {
 """Of a page, and after which of its calls a process is killed."""
 STEPS_OF_VERIFY = {
     "claim": "SqlJournal.claim_pages:1",
-    "scan": "DynamoStore.scan_texts:1",
+    "scan": "DynamoStore.scan_text:1",
     "read": "SqlSource.read_raw:1",
     "checkpoint": "SqlJournal.finish_page:1",
 }

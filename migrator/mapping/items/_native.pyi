@@ -35,7 +35,27 @@ class Program:
         left: Callable[[Any], None],
         /,
     ) -> None: ...
-    def texts(self, rows: Sequence[Any], items: list[Any], left: Callable[[Any], None], /) -> None: ...
+
+class Digester:
+    def __new__(cls, key: bytes, ticket: bytes, revision: bytes, /) -> Digester: ...
+    def item(self, json: bytes, /) -> int: ...
+    def puts(self, puts: PutBuffer, first: int, last: int, /) -> bytes: ...
+    def page(
+        self,
+        text: bytes,
+        type_name: bytes,
+        source_name: bytes,
+        tallies: dict[bytes, Tally],
+        left: list[bytes],
+        /,
+    ) -> tuple[int, bytes]: ...
+
+class Tally:
+    items: int
+    sums: dict[tuple[bytes, int], int]
+    others: list[tuple[bytes, bytes]]
+
+    def __new__(cls, source: bytes, names: tuple[bytes, ...], /) -> Tally: ...
 
 def names_and_values(json: bytes, /) -> tuple[bytes, bytes]: ...
 

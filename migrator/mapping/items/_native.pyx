@@ -336,15 +336,15 @@ cdef class Op:
 
     cdef Code code
     cdef bytes name
-    cdef Py_ssize_t bytes, rank, place, limit, count
+    cdef Py_ssize_t bytes, place, limit, count
     cdef bint is_base
     cdef object function
     cdef Program child
     cdef tuple parts
     cdef str fixed
 
-    def __init__(self, Program program, str code, bytes name, Py_ssize_t n, Py_ssize_t rank, tuple more):
-        self.code, self.name, self.bytes, self.rank = CODES.index(code), name, n, rank
+    def __init__(self, Program program, str code, bytes name, Py_ssize_t n, tuple more):
+        self.code, self.name, self.bytes = CODES.index(code), name, n
         if self.code == COLUMN:
             (self.place,) = more
         elif self.code == TEMPLATE:
@@ -418,10 +418,6 @@ cdef class Program:
         run = Run(self, None, None, end, end_bytes)
         run.puts, run.expired, run.now, run.tuple.keys = puts, expired, now, Text()
         run.make(rows, left)
-
-    def texts(self, rows, list items, left):
-        """The same as (text, expiry), the attributes by their rank."""
-        Run(self, items, None, None, 0).make(rows, left)
 
 
 # ── puts of a page, one behind the other: what BatchWriteItem takes is a slice of their text ──
@@ -518,27 +514,32 @@ def names_and_values(bytes json):
 
 cdef int split_members(const char *at, Py_ssize_t n, Text names, Text values) except -1:
     """Both with a comma behind each of them."""
-    cdef Py_ssize_t i = 1, begin, depth
+    cdef Py_ssize_t i = 1, begin
     while i < n and at[i] == c'"':
         begin, i = i, string_end(at, i, n)
         names.put(at + begin, i - begin)
         names.put(b",", 1)
-        i += 1
-        begin, depth = i, 0
-        while i < n:
-            if at[i] == c'"':
-                i = string_end(at, i, n)
-                continue
-            depth += (at[i] in (c"{", c"[")) - (at[i] in (c"}", c"]"))
-            i += 1
-            if depth == 0:
-                break
+        begin, i = i + 1, value_end(at, i + 1, n)
         values.put(at + begin, i - begin)
         values.put(b",", 1)
         i += 1
     if i != n or not names.n:
         raise ValueError("no object of JSON with members")
     return 0
+
+
+cdef Py_ssize_t value_end(const char *at, Py_ssize_t i, Py_ssize_t n) noexcept:
+    """Behind the object, list or text that begins here; `n` where it does not end."""
+    cdef Py_ssize_t depth = 0
+    while i < n:
+        if at[i] == c'"':
+            i = string_end(at, i, n)
+        else:
+            depth += (at[i] in (c"{", c"[")) - (at[i] in (c"}", c"]"))
+            i += 1
+        if depth == 0:
+            break
+    return i
 
 
 cdef Py_ssize_t string_end(const char *at, Py_ssize_t i, Py_ssize_t n) noexcept:
@@ -555,6 +556,252 @@ cdef Py_ssize_t string_end(const char *at, Py_ssize_t i, Py_ssize_t n) noexcept:
             before -= 1
         if (i - before) % 2 == 0:
             return i + 1
+
+
+# ── digests: 64 bits of an item, the same for any order of its names and of a set's members ──
+
+ctypedef unsigned long long Word
+
+cdef enum:
+    DEEPEST = 40    # DynamoDB takes 32 levels
+    MEMBERS = 512   # of an item that is read here; of any other one in Python
+    DIGITS_HERE = 18
+
+
+cdef inline Word turned(Word x, int n) noexcept:
+    return (x << n) | (x >> (64 - n))
+
+
+cdef inline void mix(Word *v) noexcept:
+    v[0] += v[1]; v[1] = turned(v[1], 13) ^ v[0]; v[0] = turned(v[0], 32)
+    v[2] += v[3]; v[3] = turned(v[3], 16) ^ v[2]
+    v[0] += v[3]; v[3] = turned(v[3], 21) ^ v[0]
+    v[2] += v[1]; v[1] = turned(v[1], 17) ^ v[2]; v[2] = turned(v[2], 32)
+
+
+cdef struct Member:
+    Py_ssize_t begin, value, end
+
+
+cdef class Tally:
+    """Counts of a page's items of one type whose source begins with `source`, both as JSON. `sums`: of each of `names`, as
+    JSON, and of a number of decimals, the sum of the numbers without their points; `others`: numbers in another form."""
+
+    cdef bytes source
+    cdef tuple names
+    cdef readonly Py_ssize_t items
+    cdef readonly dict sums
+    cdef readonly list others
+
+    def __init__(self, bytes source, tuple names):
+        self.source, self.names, self.sums, self.others = source, names, {}, []
+
+    cdef int add(self, const char *at, Member *members, int n) except -1:
+        cdef Py_ssize_t i, begin
+        self.items += 1
+        for name in self.names:
+            i = find(at, members, n, name)
+            if i >= 0 and begins(at, &members[i], b'{"N":"'):
+                begin = members[i].value + 6
+                self.count(name, at + begin, members[i].end - begin - 2)
+        return 0
+
+    cdef int count(self, name, const char *at, Py_ssize_t n) except -1:
+        cdef Py_ssize_t i, scale = -1
+        cdef bint minus = at[0] == c"-"
+        cdef long long whole = 0
+        for i in range(minus, n):
+            if is_digit(at[i]) and n <= DIGITS_HERE:
+                whole = whole * 10 + at[i] - c"0"
+            elif at[i] == c"." and scale < 0:
+                scale = i
+            else:
+                self.others.append((name, PyBytes_FromStringAndSize(at, n)))
+                return 0
+        place = name, 0 if scale < 0 else n - 1 - scale
+        self.sums[place] = self.sums.get(place, 0) + (-whole if minus else whole)
+        return 0
+
+
+cdef int find(const char *at, Member *members, int n, bytes name) noexcept:
+    """Number of the member with this name, as JSON; -1: none."""
+    cdef int i
+    for i in range(n):
+        if is_named(at, &members[i], name):
+            return i
+    return -1
+
+
+cdef inline bint begins(const char *at, Member *one, bytes text) noexcept:
+    cdef Py_ssize_t n = PyBytes_GET_SIZE(text)
+    return one.end - one.value >= n and memcmp(at + one.value, PyBytes_AS_STRING(text), n) == 0
+
+
+cdef inline bint is_named(const char *at, Member *one, bytes name) noexcept:
+    cdef Py_ssize_t n = PyBytes_GET_SIZE(name)
+    return one.value - 1 - one.begin == n and memcmp(at + one.begin, PyBytes_AS_STRING(name), n) == 0
+
+
+cdef class Digester:
+    """Digests by SipHash-1-3 under a key of 16 bytes. The two names, as JSON, are of attributes that do not count.
+
+    Source: Aumasson and Bernstein, "SipHash: a fast short-input PRF".
+    """
+
+    cdef Word[2] key
+    cdef bytes ticket, revision
+
+    def __init__(self, bytes key, bytes ticket, bytes revision):
+        if len(key) != sizeof(self.key):
+            raise ValueError("a key has 16 bytes")
+        memcpy(self.key, PyBytes_AS_STRING(key), sizeof(self.key))
+        self.ticket, self.revision = ticket, revision
+
+    def item(self, bytes json):
+        """Of an item as an object of JSON without spaces between its parts."""
+        cdef Member[MEMBERS] members
+        cdef int n
+        return <long long>self.members(PyBytes_AS_STRING(json), PyBytes_GET_SIZE(json), 0, members, &n)
+
+    def puts(self, PutBuffer puts, Py_ssize_t first, Py_ssize_t last):
+        """Of the items from the first one up to the last one, eight bytes each."""
+        if not 0 <= first <= last <= len(puts.ends):
+            raise IndexError(first, last)
+        cdef Member[MEMBERS] members
+        cdef int n
+        cdef Text out = Text()
+        cdef Py_ssize_t begin, end = puts.ends[first - 1] if first else -1
+        for number in range(first, last):
+            begin, end = end + 1 + PUT_BYTES, puts.ends[number]
+            put_word(out, self.members(puts.text.at + begin, end - PUT_END_BYTES - begin, 0, members, &n))
+        return PyBytes_FromStringAndSize(out.at, out.n)
+
+    def page(self, bytes text, bytes type_name, bytes source_name, dict tallies, list left):
+        """Of stored items with commas between them; and how many they are. `tallies`: by the JSON of a type. `left`: takes
+        items of no tally and those with an escape, which JSON writes in more than one way.
+        """
+        cdef const char *at = PyBytes_AS_STRING(text)
+        cdef Py_ssize_t n = PyBytes_GET_SIZE(text), i = 0, end, count = 0
+        cdef Text out = Text()
+        while i < n:
+            end = value_end(at, i, n)
+            if not self.stored(at + i, end - i, type_name, source_name, tallies, out):
+                left.append(text[i:end])
+            i = end + 1
+            count += 1
+        if n and i != n + 1:
+            raise ValueError("no objects of JSON")
+        return count, PyBytes_FromStringAndSize(out.at, out.n)
+
+    cdef bint stored(
+        self, const char *at, Py_ssize_t n, bytes type_name, bytes source_name, dict tallies, Text out
+    ) except -1:
+        cdef Member[MEMBERS] members
+        cdef int count, type_, source
+        cdef Tally tally
+        if memchr(at, c"\\", n) != NULL:
+            return False
+        cdef Word digest = self.members(at, n, 0, members, &count)
+        if count > MEMBERS:
+            return False
+        type_, source = find(at, members, count, type_name), find(at, members, count, source_name)
+        if type_ < 0 or source < 0:
+            return False
+        tally = tallies.get(PyBytes_FromStringAndSize(at + members[type_].value, members[type_].end - members[type_].value))
+        if tally is None or not begins(at, &members[source], tally.source):
+            return False
+        tally.add(at, members, count)
+        put_word(out, digest)
+        return True
+
+    cdef Word members(self, const char *at, Py_ssize_t n, int depth, Member *found, int *count) except? 0:
+        """Of an object's members, added up; those of the outermost one are `found`."""
+        cdef Py_ssize_t i = 1
+        cdef int here = 0
+        cdef Word total = 0
+        cdef Member one
+        if n < 2 or at[0] != c"{" or at[n - 1] != c"}":
+            raise ValueError("no object of JSON")
+        if n == 2:
+            i = n
+        while i < n and at[i] == c'"':
+            one.begin = i
+            one.value = string_end(at, i, n) + 1
+            i = one.end = value_end(at, one.value, n)
+            total += self.member(at, &one, depth)
+            if depth == 0 and here < MEMBERS:
+                found[here] = one
+            here += 1
+            i += 1
+        if i != n:
+            raise ValueError("no object of JSON")
+        count[0] = here
+        return total
+
+    cdef Word member(self, const char *at, Member *one, int depth) except? 0:
+        cdef Word[2] pair
+        if depth == 0 and (is_named(at, one, self.ticket) or is_named(at, one, self.revision)):
+            return 0
+        if is_flat(at + one.value, one.end - one.value):
+            return self.hash(at + one.begin, one.end - one.begin)
+        pair[0] = self.hash(at + one.begin, one.value - one.begin)
+        pair[1] = self.value(at + one.value, one.end - one.value, depth + 1)
+        return self.hash(<const char *>pair, sizeof(pair))
+
+    cdef Word value(self, const char *at, Py_ssize_t n, int depth) except? 0:
+        """Of a map, list or set; of any other value of its text."""
+        cdef Word[2] pair
+        cdef Py_ssize_t i, end
+        cdef int count
+        if depth > DEEPEST or is_flat(at, n):
+            return self.hash(at, n)
+        pair[0], pair[1] = at[2], 0
+        if at[2] == c"M" and at[3] == c'"':
+            pair[1] = self.members(at + 5, n - 6, depth, NULL, &count)
+            return self.hash(<const char *>pair, sizeof(pair))
+        i = 6 if at[3] == c'"' else 7
+        while i < n - 2:
+            end = value_end(at, i, n)
+            if at[3] == c'"':
+                pair[1] += self.value(at + i, end - i, depth + 1)
+                pair[1] = self.hash(<const char *>pair, sizeof(pair))
+            else:
+                pair[1] += self.hash(at + i, end - i)
+            i = end + 1
+        return self.hash(<const char *>pair, sizeof(pair))
+
+    cdef Word hash(self, const char *at, Py_ssize_t n) noexcept:
+        cdef Word first = self.key[0], second = self.key[1], word
+        cdef Word[4] v
+        cdef Py_ssize_t i = 0
+        v[0], v[1] = first ^ 0x736f6d6570736575ULL, second ^ 0x646f72616e646f6dULL
+        v[2], v[3] = first ^ 0x6c7967656e657261ULL, second ^ 0x7465646279746573ULL
+        while i + 8 <= n:
+            memcpy(&word, at + i, 8)
+            v[3] ^= word
+            mix(v)
+            v[0] ^= word
+            i += 8
+        word = 0
+        memcpy(&word, at + i, n - i)
+        word |= <Word>n << 56
+        v[3] ^= word
+        mix(v)
+        v[0] ^= word
+        v[2] ^= 0xff
+        mix(v)
+        mix(v)
+        mix(v)
+        return v[0] ^ v[1] ^ v[2] ^ v[3]
+
+
+cdef inline bint is_flat(const char *at, Py_ssize_t n) noexcept:
+    """Whether a value is no map, list or set."""
+    return n < 8 or not (at[2] in (c"M", c"L") and at[3] == c'"' or at[3] == c"S")
+
+
+cdef int put_word(Text out, Word word) except -1:
+    return out.put(<const char *>&word, sizeof(word))
 
 
 # ── rows of MySQL's text protocol ──
@@ -1029,30 +1276,20 @@ cdef class Tuple:
 NEW = tuple.__new__
 
 
-cdef struct Segment:
-    Py_ssize_t rank, begin, end
-
-
 cdef class Run:
-    """Items of many rows. `end`: the JSON that ends each; None where texts are wanted, their attributes by rank. `puts`:
-    where they are wanted.
-    """
+    """Items of many rows. `end`: the JSON that ends each. `puts`: where they are wanted."""
 
     cdef Program program
     cdef list items
     cdef PutBuffer puts, expired
     cdef object ticket, now, source
     cdef bytes end
-    cdef Py_ssize_t end_bytes, n, room
-    cdef Segment *segments
+    cdef Py_ssize_t end_bytes
     cdef Tuple tuple
 
     def __cinit__(self, Program program, list items, ticket, bytes end, Py_ssize_t end_bytes):
         self.program, self.items, self.ticket, self.end, self.end_bytes = program, items, ticket, end, end_bytes
         self.tuple = Tuple(program, Text(), Text())
-
-    def __dealloc__(self):
-        PyMem_Free(self.segments)
 
     cdef int make(self, rows, left) except -1:
         cdef Py_ssize_t i, before, expired
@@ -1081,7 +1318,7 @@ cdef class Run:
 
     cdef int row(self) except -1:
         self.tuple.set_source()
-        if self.puts is None and self.end is not None:
+        if self.puts is None:
             self.source = PyUnicode_DecodeUTF8(self.tuple.source.at, self.tuple.source.n, NULL)
         for type_, when, operations in self.program.items:
             if when is None or when(self.tuple.decoded):
@@ -1102,7 +1339,7 @@ cdef class Run:
         cdef Tuple row = self.tuple
         cdef Py_ssize_t i = 0
         cdef Op op
-        row.out.n = row.bytes = self.n = 0
+        row.out.n = row.bytes = 0
         row.key, row.expiry = (), None
         if row.keys is not None:
             row.keys.n = 0
@@ -1112,14 +1349,11 @@ cdef class Run:
                 self.entry(op, operations, i + 1)
                 i += op.count
             else:
-                self.attribute(op)
+                row.run(op)
             i += 1
         row.bytes += self.end_bytes
         if row.bytes > self.program.most_bytes:
             raise _Left
-        if self.end is None:
-            self.items.append((self.by_rank(), row.expiry))
-            return 0
         row.out.put(PyBytes_AS_STRING(self.end), PyBytes_GET_SIZE(self.end))
         row.out.at[0] = c"{"
         if self.puts is None:
@@ -1130,32 +1364,14 @@ cdef class Run:
             self.expired.put(row.out.at, row.out.n, row.bytes, row.keys)
         return 0
 
-    cdef bint attribute(self, Op op) except -1:
-        cdef Py_ssize_t begin = self.tuple.out.n
-        if not self.tuple.run(op):
-            return False
-        if self.end is None:
-            if self.n == self.room:
-                self.grow()
-            self.segments[self.n] = Segment(op.rank, begin, self.tuple.out.n)
-            self.n += 1
-        return True
-
-    cdef int grow(self) except -1:
-        cdef Segment *at = <Segment *>PyMem_Realloc(self.segments, sizeof(Segment) * (self.room * 2 + 32))
-        if at == NULL:
-            raise MemoryError
-        self.segments, self.room = at, self.room * 2 + 32
-        return 0
-
     cdef int entry(self, Op op, tuple operations, Py_ssize_t first) except -1:
         """All key attributes of an index, or none where one is NULL or a condition does not hold."""
-        cdef Py_ssize_t begin = self.tuple.out.n, size = self.tuple.bytes, n = self.n, i
+        cdef Py_ssize_t begin = self.tuple.out.n, size = self.tuple.bytes, i
         if op.function is not None and not op.function(self.tuple.decoded):
             return 0
         for i in range(first, first + op.count):
-            if not self.attribute(<Op>operations[i]):
-                self.tuple.out.n, self.tuple.bytes, self.n = begin, size, n
+            if not self.tuple.run(<Op>operations[i]):
+                self.tuple.out.n, self.tuple.bytes = begin, size
                 break
         return 0
 
@@ -1165,20 +1381,3 @@ cdef class Run:
         return NEW(
             self.program.row_type, (row.key, data, row.bytes, row.expiry, type_, self.source, self.ticket)
         )
-
-    cdef bytes by_rank(self):
-        """The text without the braces and the quotation mark around it: `name":{"S":"x"},"other":{"N":"1"`."""
-        cdef Segment *at = self.segments
-        cdef Segment one
-        cdef Py_ssize_t i, to
-        cdef Text text = self.tuple.scratch
-        for i in range(1, self.n):
-            one, to = at[i], i
-            while to and at[to - 1].rank > one.rank:
-                at[to] = at[to - 1]
-                to -= 1
-            at[to] = one
-        text.n = 0
-        for i in range(self.n):
-            text.put(self.tuple.out.at + at[i].begin, at[i].end - at[i].begin)
-        return PyBytes_FromStringAndSize(text.at + 2, text.n - 3)

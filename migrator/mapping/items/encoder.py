@@ -23,7 +23,7 @@ from migrator.mapping.items.items import (
     stamp,
 )
 from migrator.mapping.items.native import _native
-from migrator.mapping.items.program import Orders, Program, compile_program
+from migrator.mapping.items.program import Program, compile_program
 from migrator.mapping.items.wire import base64_text, decode_item, encode_sized, number_bytes, text_bytes
 from migrator.mapping.model.edges import RawPage
 from migrator.mapping.model.journal import Finding
@@ -56,8 +56,8 @@ def _executable(program: Program) -> _native.Program | None:
 
 
 def _operation(operation: tuple[Any, ...]) -> tuple[Any, ...]:
-    more = tuple(_executable(one) if isinstance(one, Program) else one for one in operation[4])
-    return (*operation[:4], more)
+    more = tuple(_executable(one) if isinstance(one, Program) else one for one in operation[3])
+    return (*operation[:3], more)
 
 
 class Encoder(Struct, frozen=True):
@@ -121,6 +121,10 @@ class PutTexts(Sequence[EncodedItem]):
         values; None, here too, if the statement would be too long.
         """
         return self._puts.inserts(self._numbers.start, self._numbers.stop, head_of)
+
+    def digests(self, digester: _native.Digester) -> bytes:
+        """Eight bytes of each item."""
+        return digester.puts(self._puts, self._numbers.start, self._numbers.stop)
 
     def __len__(self) -> int:
         return len(self._numbers)
@@ -213,55 +217,6 @@ def names_and_values(encoded: EncodedItem) -> tuple[bytes, bytes]:
 
 def item_of(encoded: EncodedItem) -> Item:
     return decode_item(orjson.loads(encoded.json))
-
-
-# ── Items as text alone, in a requested order of attributes ──
-
-EncodedText: TypeAlias = tuple[bytes, int | None]
-"""An item as JSON without the braces and the quotation mark around it, and when it expires. Its ticket is 0."""
-
-
-class TextEncoder(Encoder, frozen=True):
-    """An Encoder of items as texts."""
-
-    program: Program
-    orders: Orders
-
-
-def encode_texts(encoder: TextEncoder, page: RawPage) -> Projection[EncodedText]:
-    """A page's rows as texts, also of items past their TTL."""
-    texts: list[EncodedText] = []
-
-    def keep(item: EncodedItem) -> None:
-        texts.append((text_in_order(orjson.loads(item.json), item.type, encoder.orders), item.expiry))
-
-    left, refused, _ = _by_reference(encoder.entity, page, 0, keep)
-    if encoder.native is not None and page.raw == encoder.raw:
-        encoder.native.texts(page.rows, texts, left)
-    else:
-        for row in page.rows:
-            left(row)
-    return Projection[EncodedText](len(page.rows), texts, [], refused, {})
-
-
-def text_in_order(wired: dict[str, Any], type_: str, orders: Orders) -> bytes:
-    for where, order in orders.items():
-        if where[0] == type_ and len(where) == 2 and "L" in wired.get(where[1], ()):
-            wired[where[1]]["L"] = [
-                {"M": _in_order(child["M"], order)} if "M" in child else child
-                for child in wired[where[1]]["L"]
-            ]
-    return orjson.dumps(_in_order(wired, orders.get((type_,), ())), default=base64_text)[2:-2]
-
-
-def _in_order(values: dict[str, Any], order: Sequence[str]) -> dict[str, Any]:
-    first: dict[str, Any] = {name: values[name] for name in order if name in values}
-    return first | values if len(first) < len(values) else first
-
-
-def compile_texts(entity: CompiledEntity, offered: AbstractSet[int], orders: Orders) -> TextEncoder | None:
-    program = compile_program(entity.mapping, entity.plan, offered, orders)
-    return None if isinstance(program, str) else TextEncoder(entity, program, _executable(program), orders)
 
 
 def compile_encoder(entity: CompiledEntity, offered: AbstractSet[int] = frozenset()) -> Encoder:

@@ -7,7 +7,7 @@ the operations for the native executor (_native.pyx). Neither knows more of a ma
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
@@ -166,20 +166,15 @@ def _attributes(table: TableDesign, plan: EntityPlan, design: ItemDesign) -> Ite
 
 # ── The flat operations of an entity: what _native.pyx runs ──
 
-Orders: TypeAlias = Mapping[tuple[str, ...], Sequence[str]]
-"""Names in the order in which they are wanted, others behind: those of an item's attributes by its type, and those in the
-maps of a list by the type and the list's name."""
-
 RAW_KINDS: frozenset[KindName] = frozenset({"integer", "number", "date", "time", "timestamp", "uuid"})
 """Kinds that a raw text may be given of: numbers as digits, moments in ISO form (with a zone: in UTC, with +00 or
 nothing behind them), UUIDs as items have them; or any other text, which leaves its row to items_for()."""
 _KEY_TEXTS: frozenset[KindName] = frozenset({"integer", "text", "uuid", "date", "time", "timestamp"})
 """Kinds with a text that an operation puts into a key."""
-_WITH_MAPS: frozenset[KindName] = frozenset({"json", "list", "map", "plain", "unknown"})
 
-Operation: TypeAlias = tuple[str, bytes, int, int, tuple[Any, ...]]
+Operation: TypeAlias = tuple[str, bytes, int, tuple[Any, ...]]
 """Its action, the name as JSON with a comma before it and a colon behind it (of a literal: all of it), the bytes that
-DynamoDB counts for that, the attribute's rank in the order that is requested, and its other operands:
+DynamoDB counts for that, and its other operands:
 
 - `literal`, `source`: nothing.
 - `column`: the place of a column.
@@ -210,8 +205,6 @@ class Program(Struct, frozen=True):
 
     `raw`: places of a row that are read as the server's own text.
     `key_places`: of the row's key.
-    `may_have_maps`: maps outside of lists, which are in no certain order.
-    `names_in_lists`: those of the maps of lists, by type and list.
     """
 
     entity: str
@@ -220,8 +213,6 @@ class Program(Struct, frozen=True):
     items: tuple[ItemProgram, ...]
     key_places: tuple[int, ...]
     raw: frozenset[int] = frozenset()
-    may_have_maps: bool = False
-    names_in_lists: Orders = {}
 
     @property
     def key_place(self) -> int:
@@ -230,16 +221,11 @@ class Program(Struct, frozen=True):
 
 
 def compile_program(
-    mapping: Mapped,
-    plan: EntityPlan,
-    offered: AbstractSet[int] = frozenset(),
-    orders: Orders | None = None,
+    mapping: Mapped, plan: EntityPlan, offered: AbstractSet[int] = frozenset()
 ) -> Program | str:
-    """The program in the requested order of names, or why operations cannot make the items. `offered`: places
-    that can be read raw.
-    """
+    """The program, or why operations cannot make the items. `offered`: places that can be read raw."""
     designs = [parts_of(mapping, plan, design) for design in plan.entity.items]
-    return _beyond(plan, designs) or _Compiler(mapping, plan, offered, orders).program(designs)
+    return _beyond(plan, designs) or _Compiler(mapping, plan, offered).program(designs)
 
 
 def python_alone(mapping: Mapped, plan: EntityPlan) -> str:
@@ -261,17 +247,11 @@ def _beyond(plan: EntityPlan, designs: Sequence[ItemParts]) -> str:
 
 
 class _Compiler:
-    def __init__(
-        self, mapping: Mapped, plan: EntityPlan, offered: AbstractSet[int], orders: Orders | None
-    ) -> None:
-        self.mapping = mapping
+    def __init__(self, mapping: Mapped, plan: EntityPlan, offered: AbstractSet[int]) -> None:
         self.plan = plan
         self.offered = offered
-        self.orders = orders
         self.row = _Tuple(places_of(plan, FilterContext.of(mapping)), _kinds_of_row(plan))
-        self.names_in_lists: dict[tuple[str, ...], tuple[str, ...]] = {}
         self.in_lists: set[int] = set()
-        self.may_have_maps = False
 
     def program(self, designs: Sequence[ItemParts]) -> Program:
         places = self.row.places
@@ -290,8 +270,6 @@ class _Compiler:
             items,
             key_places,
             raw,
-            self.may_have_maps,
-            self.names_in_lists,
         )
 
     def _place(self, place: int, decode: Callable[[Any], Any], raw: AbstractSet[int]) -> ColumnOperation:
@@ -303,75 +281,57 @@ class _Compiler:
 
     def _item(self, design: ItemParts) -> ItemProgram:
         when = self.row.condition(design.when)
-        order = (self.orders or {}).get((design.type,), ())
-        ranks = {name: rank for rank, name in enumerate(order)}
-
-        def rank_of(name: str) -> int:
-            return ranks.get(name, len(ranks))
-
-        operations: list[Operation] = [self._key(key, ranks, is_base=True) for key in design.base]
-        operations += [_literal(name, value, rank_of(name)) for name, value in design.fixed]
-        operations.append(("source", *_name(design.source), rank_of(design.source), ()))
+        operations: list[Operation] = [self._key(key, is_base=True) for key in design.base]
+        operations += [_literal(name, value) for name, value in design.fixed]
+        operations.append(("source", *_name(design.source), ()))
         for entry in design.entries:
-            operations.append(("entry", b"", 0, 0, (self.row.condition(entry.when), len(entry.keys))))
-            operations += [self._key(key, ranks, is_base=False) for key in entry.keys]
+            operations.append(("entry", b"", 0, (self.row.condition(entry.when), len(entry.keys))))
+            operations += [self._key(key, is_base=False) for key in entry.keys]
         for part in design.attributes:
             if isinstance(part.value, Each) and part.value.key is None:
-                operations.append(self._each(design.type, part.name, part.value, rank_of(part.name)))
+                operations.append(self._each(part.name, part.value))
             else:
-                operations += self._attribute(self.row, part.name, part.value, rank_of(part.name))
+                operations += self._attribute(self.row, part.name, part.value)
         if design.expires is not None:
             name, expiry = design.expires
             call = self.row.called(compile_expiry(expiry, self.row.places), [expiry.path])
-            operations.append(("expiry", *_name(name), rank_of(name), (call,)))
-        if self.orders is not None:
-            ticket = self.mapping.table.ticket_attribute
-            operations.append(_literal(ticket, _NO_TICKET, rank_of(ticket)))
-        return ItemProgram(design.type, when, tuple(_joined(operations, self.orders is None)))
+            operations.append(("expiry", *_name(name), (call,)))
+        return ItemProgram(design.type, when, tuple(_joined(operations)))
 
-    def _attribute(
-        self, row: _Tuple, name: str, expression: Expression, rank: int, *, in_list: bool = False
-    ) -> Iterator[Operation]:
+    def _attribute(self, row: _Tuple, name: str, expression: Expression) -> Iterator[Operation]:
         if isinstance(expression, Const):
             if expression.value is not None:
-                self.may_have_maps |= isinstance(expression.value, (dict, list)) and not in_list
-                yield _literal(name, expression.value, rank)
+                yield _literal(name, expression.value)
             return
         place = row.plain_column(expression)
         if place is not None:
-            self.may_have_maps |= row.kinds[place].name in _WITH_MAPS and not in_list
-            yield ("column", *_name(name), rank, (place,))
+            yield ("column", *_name(name), (place,))
             return
         parts = row.text(expression) if isinstance(expression, Template) else None
         if parts is not None:
-            yield ("template", *_name(name), rank, (parts,))
+            yield ("template", *_name(name), (parts,))
             return
-        self.may_have_maps |= not isinstance(expression, Template) and not in_list
         value = compile_value(expression, row.places)
-        yield ("call", *_name(name), rank, (row.called(value, paths_in([expression])),))
+        yield ("call", *_name(name), (row.called(value, paths_in([expression])),))
 
-    def _key(self, key: Key, ranks: Mapping[str, int], *, is_base: bool) -> Operation:
-        rank, row = ranks.get(key.name, len(ranks)), self.row
+    def _key(self, key: Key, *, is_base: bool) -> Operation:
+        row = self.row
         parts = row.text(key.template) if key.attribute.type == "text" else None
         if parts is not None:
-            return ("key", *_name(key.name), rank, (parts, key.limit, is_base))
+            return ("key", *_name(key.name), (parts, key.limit, is_base))
         value = compile_key(key.template, key.attribute, row.places)
         call = row.called(value, paths_in([key.template]))
-        return ("key_call", *_name(key.name), rank, (call, key.limit, is_base))
+        return ("key_call", *_name(key.name), (call, key.limit, is_base))
 
-    def _each(self, type_: str, name: str, each: Each, rank: int) -> Operation:
+    def _each(self, name: str, each: Each) -> Operation:
         place, places = self.row.places.lists[each.collection]
         self.in_lists.add(place)
         plan = self.plan.collections[place - len(self.plan.slots)]
         child = _Tuple(places, dict(enumerate(slot.column.kind for slot in plan.slots)))
-        self.names_in_lists[type_, name] = tuple(each.attributes)
-        order = (self.orders or {}).get((type_, name), ())
-        ranks = {field_name: number for number, field_name in enumerate(order)}
-        fields = sorted(each.attributes.items(), key=lambda one: ranks.get(one[0], len(ranks)))
         operations = [
             operation
-            for field_name, expression in fields
-            for operation in self._attribute(child, field_name, expression, 0, in_list=True)
+            for field_name, expression in each.attributes.items()
+            for operation in self._attribute(child, field_name, expression)
         ]
         made = Program(
             name,
@@ -386,11 +346,7 @@ class _Compiler:
         climb = plan.collection.kind == "climb"
         most = CLIMB_LEVELS if climb else plan.collection.at_most
         first = None if climb else plan.collection.first
-        return ("each", *_name(name), rank, (place, made, *(-1 if n is None else n for n in (most, first))))
-
-
-_NO_TICKET = 0
-"""Ticket of items that are only needed as text."""
+        return ("each", *_name(name), (place, made, *(-1 if n is None else n for n in (most, first))))
 
 
 @dataclass
@@ -492,17 +448,17 @@ def _name(name: str) -> tuple[bytes, int]:
     return f",{json.dumps(name, ensure_ascii=False)}:".encode(), text_bytes(name)
 
 
-def _literal(name: str, value: Value, rank: int) -> Operation:
+def _literal(name: str, value: Value) -> Operation:
     made, size = _name(name)
     text_, value_size = _json(value)
-    return "literal", made + text_, size + value_size, rank, ()
+    return "literal", made + text_, size + value_size, ()
 
 
-def _joined(operations: Iterable[Operation], is_whole: bool) -> Iterator[Operation]:
+def _joined(operations: Iterable[Operation]) -> Iterator[Operation]:
     held: Operation | None = None
     for operation in operations:
-        if is_whole and held and operation[0] == held[0] == "literal":
-            held = ("literal", held[1] + operation[1], held[2] + operation[2], held[3], ())
+        if held and operation[0] == held[0] == "literal":
+            held = ("literal", held[1] + operation[1], held[2] + operation[2], ())
             continue
         if held:
             yield held
@@ -518,7 +474,7 @@ def program_lines(program: Program, before: str = "") -> Iterator[str]:
     for item in program.items:
         if item.type:
             yield f"{before}{item.type}{', if a condition holds' if item.when else ''}"
-        for code, name, size, _, more in item.operations:
+        for code, name, size, more in item.operations:
             shown = [_operand(one, program.paths, code) for one in more if not isinstance(one, Program)]
             yield "  ".join([f"{before}  {code:<8}", name.decode(), *shown, f"{size} bytes"]).replace(
                 "    ", "  "

@@ -307,8 +307,8 @@ class ItemStore(Protocol):
         self, segment: int, segments: int, each: Callable[[WiredItem], Found], start: ItemKey | None = None
     ) -> Iterator[ScanPage[Found]]: ...
 
-    def scan_texts(
-        self, segment: int, segments: int, see: Callable[[list[bytes], bytes], list[Found]]
+    def scan_text(
+        self, segment: int, segments: int, see: Callable[[bytes], list[Found]]
     ) -> Iterator[ScanPage[Found]]: ...
 
     def query(self, request: Mapping[str, Any], start: Mapping[str, Any] | None = None) -> QueryPage:

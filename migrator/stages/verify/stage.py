@@ -19,6 +19,7 @@ from msgspec import Struct
 
 from migrator.journal.runs import SqlJournal
 from migrator.mapping.items.items import CompiledEntity, Projection, project
+from migrator.mapping.items.native import EXECUTOR
 from migrator.mapping.model.edges import ItemStore, ObjectStore, Rows
 from migrator.mapping.model.facts import EntityPlan
 from migrator.mapping.model.instances import Newest
@@ -44,6 +45,8 @@ from migrator.stages.core.ownership import checked_rows
 from migrator.stages.core.parallel import OpenPages, PageCall, PageClaims, RunPages, TableWalk, Worked
 from migrator.stages.verify.digests import (
     DIGESTS_AT_MOST,
+    KEY_BYTES,
+    Digester,
     Digests,
     DigestScan,
     Places,
@@ -62,22 +65,25 @@ from migrator.stages.verify.scan import (
 # ── One scan of the table by several processes of a verify ──
 
 
-def agree(journal: SqlJournal, run: Run, scan: DigestScan) -> None:
-    """Plan the scan, with one key for digests and one order of attributes for all processes."""
-    numbers = range(scan.walk.segments + 1)
-    journal.plan_pages(run, DIGESTS, [Page(DIGESTS, number, None, None) for number in numbers])
+def agree(journal: SqlJournal, run: Run, segments: int) -> None:
+    """Plan the scan, with one key of digests for all processes."""
+    journal.plan_pages(run, DIGESTS, [Page(DIGESTS, number, None, None) for number in range(segments + 1)])
     if agreed(journal, run) is None:
-        scan.learn()
-        text = orjson.dumps([secrets.token_hex(16), scan.learned()])
+        text = orjson.dumps([secrets.token_hex(KEY_BYTES), EXECUTOR])
         journal.finish_page(run, Page(DIGESTS, 0, None, None), Tally(), [], parts=[text])
 
 
-def agreed(journal: SqlJournal, run: Run) -> tuple[Digests, list[object]] | None:
-    """Empty digests by the run's key, and the order of attributes; None before `agree`."""
+def agreed(journal: SqlJournal, run: Run) -> bytes | None:
+    """The key of the run's digests; None before `agree`. Raises: SettingsError if this process makes others."""
     for number, text in journal.page_parts(run, DIGESTS):
         if number == 0:
-            key, orders = orjson.loads(text)
-            return Digests(bytes.fromhex(key)), orders
+            key, executor = orjson.loads(text)
+            if executor != EXECUTOR:
+                raise SettingsError(
+                    f"the first process of this verify has the {executor} executor, this one the {EXECUTOR} one, "
+                    "and their digests of items differ; install the package in the same way for all of them"
+                )
+            return bytes.fromhex(key)
         break
     return None
 
@@ -372,14 +378,14 @@ class Verify:
             if self.is_shared:
                 self.journal.plan_pages(run, DIGESTS, [])
             return None, _planned(StoredRead("keys", reason))
-        scan = self._digest_scan(run, entities, Digests(), is_shared=False)
         stored = _planned(StoredRead("one scan"))
         self.progress.entity_started(TABLE, 0, items)
         if self.is_shared or is_planned:
-            agree(self.journal, run, scan)
+            agree(self.journal, run, self._segments_of(run))
             look = self._look_together(run, entities, claims, lambda: False)
         else:
-            look = self._look_alone(scan)
+            key = secrets.token_bytes(KEY_BYTES)
+            look = self._look_alone(self._digest_scan(run, entities, key, is_shared=False))
         self.progress.entity_done(TABLE)
         return look, stored if look else _planned(StoredRead("keys", _TOO_MANY))
 
@@ -422,17 +428,12 @@ class Verify:
         return self._loaded(run, scan)
 
     def _agreed(self, run: Run, entities: Sequence[CompiledEntity]) -> DigestScan | None:
-        found = agreed(self.journal, run)
-        if found is None:
-            return None
-        digests, orders = found
-        scan = self._digest_scan(run, entities, digests, is_shared=True)
-        scan.teach(orders)
-        return scan
+        key = agreed(self.journal, run)
+        return None if key is None else self._digest_scan(run, entities, key, is_shared=True)
 
     def _digest(self, run: Run, scan: DigestScan, page: Page) -> Worked:
         """Scan a segment, and leave its digests in the journal."""
-        started, digests = time.monotonic(), scan.digests.empty()
+        started, digests = time.monotonic(), Digests()
         totals = scan.look(page.number - 1, digests)
         parts = [orjson.dumps(totals.as_json()), *digests.pieces()]
         return self._segment_done(run, page, started, totals, parts)
@@ -490,7 +491,7 @@ class Verify:
         else:
             raw = self.source.read_raw(entity.plan, encoder.raw, page.after, page.upto)
             rows, now_s = len(raw.rows), self.clock()
-            matched = match_rows(encoder, raw, look.digests, now_s, places)
+            matched = match_rows(encoder, raw, look, now_s, places)
             refused, items, expired = matched.refused, matched.items, matched.expired
             differing = self._differing(entity, look, project(entity, matched.left, now_s), places)
         different = len({finding.item_key for finding in differing})
@@ -540,10 +541,11 @@ class Verify:
         return self._segment_done(run, page, started, scan.segment(page.number - 1), ())
 
     def _digest_scan(
-        self, run: Run, entities: Sequence[CompiledEntity], digests: Digests, *, is_shared: bool
+        self, run: Run, entities: Sequence[CompiledEntity], key: bytes, *, is_shared: bool
     ) -> DigestScan:
+        digester = Digester(entities[0].table, key)
         edges = self._scanned(run, entities)
-        return DigestScan(*edges, store=self.store, digests=digests, is_shared=is_shared)
+        return DigestScan(*edges, store=self.store, digester=digester, is_shared=is_shared)
 
     def _scanned(self, run: Run, entities: Sequence[CompiledEntity]) -> _Scanned:
         segments, options = self._segments_of(run), self.options

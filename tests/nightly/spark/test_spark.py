@@ -52,7 +52,7 @@ STEPS = (
 """Of a page, and after which of its calls a process of a task slot is killed, or with which chance; twice each."""
 STEPS_OF_VERIFY = (
     "SqlJournal.claim_pages:2",
-    "DynamoStore.scan_texts:1",
+    "DynamoStore.scan_text:1",
     "SqlSource.read_raw:7",
     "SqlJournal.finish_page:3",
 )

@@ -246,7 +246,7 @@ def test_a_program_names_only_places_of_its_row(place: int) -> None:
     columns = (("integer", -1, None, None),)
     with pytest.raises(ValueError, match=str(place)):
         _native.Program(
-            columns, (b"", -1, (), str), (("T", None, (("column", b"", 0, 0, (place,)),)),), tuple, (), 9
+            columns, (b"", -1, (), str), (("T", None, (("column", b"", 0, (place,)),)),), tuple, (), 9
         )
     with pytest.raises(ValueError):
         _native.Program(columns, (b"", place, (), str), (), tuple, (), 9)
@@ -256,7 +256,7 @@ def test_a_program_names_only_places_of_its_row(place: int) -> None:
 
 @pytest.mark.parametrize("count", [-1, 2, 2**40])
 def test_an_entry_has_all_of_its_keys(count: int) -> None:
-    operations = (("entry", b"", 0, 0, (None, count)), ("column", b"", 0, 0, (0,)))
+    operations = (("entry", b"", 0, (None, count)), ("column", b"", 0, (0,)))
     with pytest.raises(ValueError):
         _native.Program(
             (("integer", -1, None, None),), (b"", -1, (), str), (("T", None, operations),), tuple, (), 9

@@ -9,6 +9,7 @@ from array import array
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
+from threading import Event
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from migrator.journal.runs import SqlJournal
-from migrator.mapping.items.encoder import compile_texts, encode_texts
+from migrator.mapping.items.encoder import compile_encoder
 from migrator.mapping.items.items import project
 from migrator.mapping.model.edges import Found, RawPage, ScanPage, WiredItem
 from migrator.mapping.model.journal import Run, RunIdentity, SegmentState
@@ -24,8 +25,8 @@ from migrator.mapping.model.results import StoredRead, VerifyResult
 from migrator.mapping.model.table import CONTROL, TOMBSTONE, Item, ItemKey
 from migrator.runtime.errors import Interrupted
 from migrator.runtime.values import replace
+from migrator.stages.core.parallel import TableWalk
 from migrator.stages.verify import digests, stage
-from migrator.stages.verify.digests import sorted_where_maps
 from migrator.stages.verify.scan import DirectItems
 from migrator.stages.verify.stage import Verify, VerifyOptions
 from tests import pins
@@ -257,16 +258,23 @@ def test_of_a_clean_table_every_item_is_read_once() -> None:
     assert result.stored == StoredRead("one scan")
 
 
+def scan_of(store: FakeStore, source: MemorySource) -> digests.DigestScan:
+    entities = {entity.name: entity for entity in CHECKED.entities}
+    walk = TableWalk(store, 2, 1, Event(), "stopped")
+    run = _journal().start_run(replace(IDENTITY, revision=f"{next(REVISIONS)}"))
+    digester = digests.Digester(CHECKED.mapping.table, bytes(digests.KEY_BYTES))
+    return digests.DigestScan(source, walk, _journal(), run, entities, DIRECT, store=store, digester=digester)
+
+
 def test_some_rows_of_a_page_go_by_items_for_though_all_match() -> None:
     source = source_of(ROWS, [])
-    (entity, _), stored = CHECKED.entities, digests.Digests()
-    rows = source.read_page(entity.plan, None, None)
-    encoder = compile_texts(entity, frozenset(), {})
-    assert encoder is not None
-    page = encode_texts(encoder, RawPage(rows))
-    stored.add(stored.of_all([sorted_where_maps(text) for text, _ in page.items]))
-    stored.sort()
-    matched = digests.match_rows(encoder, RawPage(rows), stored, NOW_S, array("I"))
+    scan = scan_of(counted(source), source)
+    for number in range(2):
+        scan.look(number, scan.digests)
+    scan.digests.sort()
+    encoder = compile_encoder(CHECKED.entities[0])
+    rows = source.read_page(encoder.entity.plan, None, None)
+    matched = digests.match_rows(encoder, RawPage(rows), scan, NOW_S, array("I"))
     assert (matched.items, matched.left) == (20, rows[:1])
 
 
@@ -274,12 +282,27 @@ def test_some_rows_of_a_page_go_by_items_for_though_all_match() -> None:
 def test_an_item_expires_in_the_very_second_of_its_ttl(at_s: int, counts: tuple[int, int, int]) -> None:
     """An item that expired is not missed in the table; row 0 goes by items_for() whatever was found."""
     source = source_of([{**ROWS[0], "boolean_": False, "ends": datetime(2026, 1, 1)}], [])
-    (entity, _) = CHECKED.entities
-    rows = source.read_page(entity.plan, None, None)
-    encoder = compile_texts(entity, frozenset(), {})
-    assert encoder is not None
-    matched = digests.match_rows(encoder, RawPage(rows), digests.Digests(), NOW_S + at_s, array("I"))
+    encoder = compile_encoder(CHECKED.entities[0])
+    rows = source.read_page(encoder.entity.plan, None, None)
+    scan = scan_of(CountedStore(), source)
+    matched = digests.match_rows(encoder, RawPage(rows), scan, NOW_S + at_s, array("I"))
     assert (matched.items, matched.expired, len(matched.left)) == counts
+
+
+@pytest.mark.property
+@settings(MANY, max_examples=max(20, EXAMPLES // 8))
+@given(
+    st.lists(ROW, min_size=2, max_size=9), st.lists(st.sampled_from(sorted(SPOILS)), min_size=4, max_size=9)
+)
+def test_both_executors_see_the_same_in_a_page(things: list[Row], spoils: list[str]) -> None:
+    source = source_of(things, [])
+    scan = scan_of(filled(source, spoils), source)
+    native = scan.digester.native
+    seen = []
+    for executor in (native, None):
+        scan.digester.native, found = executor, digests.Digests()
+        seen.append((scan.look(0, found), found.count()))
+    assert seen[0] == seen[1]
 
 
 def test_only_differences_are_read_by_key_and_traced() -> None:
