@@ -23,7 +23,7 @@ from migrator.mapping.model.edges import Found, RawPage, ScanPage, WiredItem
 from migrator.mapping.model.journal import Run, RunIdentity, SegmentState
 from migrator.mapping.model.results import StoredRead, VerifyResult
 from migrator.mapping.model.table import CONTROL, TOMBSTONE, Item, ItemKey
-from migrator.runtime.errors import Interrupted
+from migrator.runtime.errors import Interrupted, SettingsError
 from migrator.runtime.values import replace
 from migrator.stages.core.parallel import TableWalk
 from migrator.stages.verify import digests, stage
@@ -405,3 +405,18 @@ def test_changes_after_the_scan_are_compared_as_they_are_now() -> None:
     assert [one for one in found if "'unexpected'" in one] == found[-1:], found
     assert "THING#x" in found[-1]
     assert not [one for one in found if "'different'" in one or "'missing'" in one]
+
+
+def test_processes_of_one_verify_have_one_executor(monkeypatch: pytest.MonkeyPatch) -> None:
+    journal = SqlJournal.in_memory()
+    run = journal.start_run(IDENTITY)
+    assert stage.agreed(journal, run) is None
+    stage.agree(journal, run, 2)
+    key = stage.agreed(journal, run)
+    stage.agree(journal, run, 2)
+    assert key is not None
+    assert (stage.agreed(journal, run), len(key)) == (key, digests.KEY_BYTES)
+    monkeypatch.setattr(stage, "EXECUTOR", "another")
+    with pytest.raises(SettingsError):
+        stage.agreed(journal, run)
+    journal.close()
