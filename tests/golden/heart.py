@@ -183,7 +183,7 @@ def shuffled(wired: Any) -> Any:
     """The same value with its names and its sets' members in another order."""
     if isinstance(wired, dict):
         return {
-            name: inner[::-1] if name in ("SS", "NS", "BS") else shuffled(inner)
+            name: inner[::-1] if name in ("SS", "NS", "BS") and isinstance(inner, list) else shuffled(inner)
             for name, inner in reversed(wired.items())
         }
     return [shuffled(inner) for inner in wired] if isinstance(wired, list) else wired
