@@ -355,6 +355,9 @@ class Needs(Struct, frozen=True):
         present |= {condition.path for condition in question.of("is not null")}
         for path, way in wanted:
             if question.total is not None and path == ("", question.total.alias):
+                if question.total.nullable:
+                    rows = f"rows without {question.total.table}"
+                    return f"it is NULL in {rows}, which JOIN leaves out and LEFT JOIN does not"
                 if self._total_form(question) is None:
                     return "a total may be negative"
                 continue

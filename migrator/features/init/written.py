@@ -243,6 +243,7 @@ def wanted_of(questions: Sequence[StatementQuestion], facts: SchemaFacts, *, nul
         (question.total.table, question.total.column, tuple(own for own, _ in question.total.on))
         for question in questions
         if question.total is not None and question.total.kind != "count" and question.order
+        if _is_number(facts.tables[question.total.table], question.total.column)
     }
     filled: dict[str, set[str]] = {}
     for question in questions if nulls else ():

@@ -65,13 +65,17 @@ class Joined(Struct, frozen=True):
 
 
 class Total(Struct, frozen=True):
-    """A number computed from the children of a row, with their column that points to it."""
+    """A number computed from the children of a row, with their column that points to it.
+
+    `nullable`: NULL for a row without children.
+    """
 
     alias: str
     kind: Aggregate
     column: str
     table: str
     on: tuple[tuple[str, str], ...]
+    nullable: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -345,7 +345,9 @@ def total_or_none(select: exp.Select, scope: QueryScope) -> Total:
         raise NotServed("aggregate")
     alias = _total_name(kind, column, scope.tables[child], joined.on)
     names = (fact.name for fact in scope.tables[parent].columns)
-    total = Total(free_name(alias, names), kind, column, scope.tables[child].name, joined.on)
+    total = Total(
+        free_name(alias, names), kind, column, scope.tables[child].name, joined.on, nullable=kind != "count"
+    )
     scope.turn(parent)
     scope.parent_of = ""
     return total

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from migrator.features.init.placing import Access, TableNames, singular
-from migrator.features.init.written import Proposal, default_statements
+from migrator.features.init.written import Proposal, default_statements, wanted_of
 from migrator.mapping.language.parse import examine_mapping
 from migrator.mapping.model.questions import Statement, StatementQuestion, Unserved
 from migrator.source.reader import SqlSource
@@ -334,6 +334,21 @@ def test_left_join_of_children_includes_a_childless_parent(shop: SqlSource) -> N
         ["order_id", "line_no"],
     ]
     assert access.notes == ()
+
+
+_FIRST_BY = "SELECT c.id, {} AS n FROM customers c {} JOIN orders o ON o.customer_id = c.id GROUP BY c.id ORDER BY n DESC LIMIT 2"
+
+
+@pytest.mark.parametrize(("total", "form"), [("SUM(o.total)", ":013.2f"), ("MAX(o.placed_at)", "|iso")])
+def test_first_parents_by_a_total_are_served_if_each_has_one(total: str, form: str, shop: SqlSource) -> None:
+    made = proposed(shop, _FIRST_BY.format(total, ""))
+    assert (made.unserved, form in made.text) == ((), True)
+    questions = [
+        one for one in read(_FIRST_BY.format(total, ""), shop.facts()) if isinstance(one, StatementQuestion)
+    ]
+    assert bool(wanted_of(questions, shop.facts(), nulls=True).totals) == (form != "|iso")
+    left = proposed(shop, _FIRST_BY.format(total, "LEFT"))
+    assert [one.reason for one in left.unserved] == ["limit"]
 
 
 def test_parent_read_with_its_children_has_its_own_partition(shop: SqlSource) -> None:
