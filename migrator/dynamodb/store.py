@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from functools import partial
@@ -28,7 +27,7 @@ from migrator.dynamodb.failures import (
     retried,
 )
 from migrator.dynamodb.throttle import TABLE, LimitedRequest, Sent, WriteLimit
-from migrator.mapping.items.encoder import PutTexts, sizes_of
+from migrator.mapping.items.encoder import PutTexts, items_in, sizes_of
 from migrator.mapping.items.wire import (
     decode_item,
     encode,
@@ -50,42 +49,16 @@ from migrator.mapping.model.table import (
 from migrator.runtime.errors import FullCollectionError, ItemRefusedError, StoppedError, TargetError, amount
 from migrator.runtime.retry import Backoff, Retry
 
-# ── An answer read item by item ──
+# ── A scan's answer ──
 
-_BEGIN, _BETWEEN, _END = b'"Items":[{"', b'}},{"', b"}}]"
-_CUT = re.compile(re.escape(_BETWEEN) + rb'(?!(?:[SNBLM]|[SNB]S|BOOL|NULL)":)')
-"""Between two items; within a list, the next element starts with its type."""
-_CUTS_WITHIN = 8
-"""Maximum cuts within one item: repeated parsing of its parts would cost more than parsing the page at once."""
+_BEGIN, _END = b'"Items":[{"', b"}}]"
 
 
-def read_one_by_one(each: Callable[[WiredItem], Any]) -> Callable[[bytes], Any]:
-    """A parser like orjson.loads, except that `Items` contains `each` of every item.
+def read_items(see: Callable[[bytes], list[Any]]) -> Callable[[bytes], Any]:
+    """A parser like orjson.loads, except that `Items` is what `see` makes of their JSON, with commas between them.
 
-    Thousands of items parsed at once have left the processor's cache before they are used, which takes three
-    times as long. `each` must have no side effects: an answer may turn out incomplete and be repeated.
-    Raises: orjson.JSONDecodeError.
-    """
-
-    def read(body: bytes) -> Any:
-        begin, end = body.find(_BEGIN) + len(_BEGIN), body.rfind(_END)
-        apart = None
-        if len(_BEGIN) <= begin <= end:
-            apart = _apart(body[begin:end], each)
-        if apart is not None:
-            return orjson.loads(body[: begin - 2] + body[end + 2 :]) | {"Items": apart}
-        answer = orjson.loads(body)
-        if isinstance(answer, dict) and isinstance(answer.get("Items"), list):
-            answer["Items"] = [each(item) for item in answer["Items"]]
-        return answer
-
-    return read
-
-
-def read_as_text(see: Callable[[bytes], list[Any]]) -> Callable[[bytes], Any]:
-    """Like read_one_by_one, with what `see` makes of all items' JSON, with commas between them, in `Items`.
-
-    `see` returns a list with a place for each item, and raises ValueError for text that is not JSON.
+    `see` returns a list with a place for each item, raises ValueError for text that is not JSON, and has no side
+    effects: an answer may turn out incomplete and be repeated. Raises: orjson.JSONDecodeError.
     """
 
     def read(body: bytes) -> Any:
@@ -103,27 +76,6 @@ def read_as_text(see: Callable[[bytes], list[Any]]) -> Callable[[bytes], Any]:
         return answer
 
     return read
-
-
-def _apart(text: bytes, each: Callable[[WiredItem], Any]) -> list[Any] | None:
-    """`each` of the items in a text that begins and ends within one; None if it is something else.
-
-    No JSON object is a prefix of another, so a part that parses up to a cut is an item. A false cut leaves an
-    unparsable part; the next part belongs to it.
-    """
-    results, before, within = [], b"", 0
-    for part in _CUT.split(text):
-        whole = before + part
-        try:
-            item = orjson.loads(b'{"' + whole + b"}}")
-        except orjson.JSONDecodeError:
-            before, within = whole + _BETWEEN, within + 1
-            if within > _CUTS_WITHIN:
-                return None
-            continue
-        results.append(each(item))
-        before, within = b"", 0
-    return None if before else results
 
 
 # ── Items cut into batches that BatchWriteItem takes ──
@@ -280,7 +232,9 @@ class DynamoStore:
     def scan_encoded(
         self, segment: int, segments: int, each: Callable[[WiredItem], Found], start: ItemKey | None = None
     ) -> Iterator[ScanPage[Found]]:
-        return self._scanned(segment, segments, read_one_by_one(each), start)
+        return self._scanned(
+            segment, segments, read_items(lambda text: list(map(each, items_in(text)))), start
+        )
 
     def scan_text(
         self,
@@ -289,7 +243,7 @@ class DynamoStore:
         see: Callable[[bytes], list[Found]],
         start: ItemKey | None = None,
     ) -> Iterator[ScanPage[Found]]:
-        return self._scanned(segment, segments, read_as_text(see), start)
+        return self._scanned(segment, segments, read_items(see), start)
 
     def _scanned(
         self, segment: int, segments: int, read: Callable[[bytes], Any], start: ItemKey | None

@@ -512,6 +512,20 @@ def names_and_values(bytes json):
     return PyBytes_FromStringAndSize(names.at, names.n - 1), PyBytes_FromStringAndSize(values.at, values.n - 1)
 
 
+def objects(bytes text):
+    """The JSON of each of some objects with commas between them."""
+    cdef const char *at = PyBytes_AS_STRING(text)
+    cdef Py_ssize_t n = PyBytes_GET_SIZE(text), i = 0, end
+    cdef list found = []
+    while i < n:
+        end = value_end(at, i, n)
+        found.append(text[i:end])
+        i = end + 1
+    if n and i != n + 1:
+        raise ValueError("no objects of JSON")
+    return found
+
+
 cdef int split_members(const char *at, Py_ssize_t n, Text names, Text values) except -1:
     """Both with a comma behind each of them."""
     cdef Py_ssize_t i = 1, begin

@@ -21,7 +21,7 @@ from typing import Any, TypeAlias
 import orjson
 from msgspec import Struct
 
-from migrator.mapping.items.encoder import Encoder, PutTexts, compile_encoder, encode_puts
+from migrator.mapping.items.encoder import Encoder, PutTexts, compile_encoder, encode_puts, items_in
 from migrator.mapping.items.items import row_key
 from migrator.mapping.items.native import _native
 from migrator.mapping.items.wire import base64_text, decode, decode_item, encode, encode_item
@@ -236,9 +236,10 @@ class DigestScan(TableScan):
         text that is no JSON.
         """
         native, tallies, left = self.digester.native, self._tallies(), list[bytes]()
+        items: Iterable[WiredItem]
         if native is None:
-            items, digests = orjson.loads(b"[%b]" % text), b""
-            count = len(items)
+            items = list(items_in(text))
+            count, digests = len(items), b""
         else:
             of_types = {self._kinds[kind].type: tally for kind, tally in tallies.items()}
             source_name, type_name = map(orjson.dumps, self._names)

@@ -187,6 +187,7 @@ def test_text_that_is_cut_off_is_no_page(size: int) -> None:
 @given(st.binary(max_size=60) | st.text(alphabet='{}[]",:SMLN\\a', max_size=60).map(str.encode))
 def test_any_text_is_a_page_or_none(text: bytes) -> None:
     try:
-        page(text, b'"a"')
+        count = page(text, b'"a"')[0]
     except ValueError:
         return
+    assert len(_native.objects(text)) == count
