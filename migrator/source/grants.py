@@ -16,7 +16,7 @@ from migrator.settings.roles import SQL_ROLES
 from migrator.source.engines.base import Grant, Granting
 from migrator.source.engines.connect import engine_at
 from migrator.source.engines.ddl import Ddl
-from migrator.source.engines.shared import split
+from migrator.source.engines.shared import default_schema, split
 from migrator.source.sql.spelling import sqlglot_dialect
 from migrator.source.sql.statements import is_cte, parsed, select_tokens
 from migrator.source.sql.transactions import Writing
@@ -97,7 +97,7 @@ class SqlGrants:
             for sql in map(str, pattern.statements.values()):
                 for schema, name in _named(sql, dialect):
                     schemas = self._mapping.schemas if pattern.schema and not schema else [schema]
-                    found += [split(connection, f"{schema}.{name}" if schema else name) for schema in schemas]
+                    found += [(schema or default_schema(connection), name) for schema in schemas]
         return found
 
 
@@ -112,7 +112,7 @@ def _named(sql: str, dialect: str) -> Iterator[tuple[str, str]]:
 
 
 def _place(connection: Connection, table: TableFacts) -> tuple[str, str]:
-    return table.schema or split(connection, table.real)[0], table.real
+    return table.schema or default_schema(connection), table.real
 
 
 def _of(connection: Connection) -> Granting:

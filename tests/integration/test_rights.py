@@ -99,6 +99,28 @@ def test_grants_on_tables_are_enough_on_mariadb(
         assert [one for one in found if one["state"] == "failed"] == []
 
 
+_DOTTED = """\
+mapping: 1
+table: {name: Dotted, key: [PK, SK], type: type}
+entities: {visit: {table: "visits.2024", items: {Visit: {key: ["V#{id}", META], keep: all}}}}
+access_patterns:
+  visit:
+    params: {id: integer}
+    get: {key: ["V#{id}", META]}
+    returns: [id]
+    sql: SELECT id FROM `visits.2024` WHERE id = :id
+"""
+
+
+def test_grants_name_a_table_with_a_dot_in_its_own_schema(mysql_database: str, tmp_path: Path) -> None:
+    with closing(connect(mysql_database)) as connection, connection.cursor() as cursor:
+        cursor.execute("CREATE TABLE `visits.2024` (id integer PRIMARY KEY)")
+    job = project(tmp_path, mysql_database, "http://127.0.0.1:1", "Dotted", text=_DOTTED)
+    written = job.done("export", str(job.job), "--as", "grants", "--role", "service-reading").out
+    assert f"GRANT SELECT ON `{make_url(mysql_database).database}`.`visits.2024` TO" in written
+    assert "`visits`" not in written
+
+
 def test_read_only_user_can_move_a_source_without_writers(
     mysql_database: str, tmp_path: Path, dynamodb_url: str
 ) -> None:

@@ -163,7 +163,11 @@ def need_driver(module: str, what: str, extra: str) -> None:
 
 def split(connection: Connection, name: str) -> tuple[str, str]:
     schema, _, table = name.rpartition(".")
-    return schema or str(sa.inspect(connection).default_schema_name), table
+    return schema or default_schema(connection), table
+
+
+def default_schema(connection: Connection) -> str:
+    return str(sa.inspect(connection).default_schema_name)
 
 
 def drops_unchecked(off: str, on: str) -> Callable[[Sequence[str]], list[str]]:
