@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from msgspec import Struct
 from sqlglot import exp
@@ -839,7 +840,7 @@ class _StatementReader:
         paths: list[Path] = []
         numbers: list[str] = []
         for column, value in zip(columns, values, strict=True):
-            number = mark_of(value)
+            number = mark_of(self._given(column, value)) if isinstance(column, exp.Column) else None
             if not isinstance(column, exp.Column) or number is None:
                 raise NotServed("condition")
             paths.append(self.scope.path(column))
@@ -902,9 +903,14 @@ class _StatementReader:
         return parameter
 
     def _given(self, column: exp.Column, value: exp.Expr) -> exp.Expr:
-        is_time = self.scope.place(column)[1].kind.name in ("timestamp", "date")
+        kind = self.scope.place(column)[1].kind.name
+        is_time = kind in ("timestamp", "date")
         inner = value.this if isinstance(value, exp.Cast) else value
         is_computed = isinstance(inner, (exp.Func, exp.Add, exp.Sub)) and not _is_value(inner)
+        if isinstance(value, exp.Cast) and value.to.is_type(*_NARROWER.get(kind, ())):
+            if not is_time:
+                raise NotServed("condition", "a cast rounds the parameter")
+            is_computed = True
         if not is_time or not is_computed or value.find(exp.Column, exp.Query, exp.Rand, exp.Array):
             return value
         parameter = exp.Placeholder(this=f"{_MARK}{len(self.names)}")
@@ -1125,6 +1131,14 @@ def _uncast(side: exp.Expr) -> exp.Expr:
     is_text = isinstance(side, exp.Cast) and side.to.is_type(*exp.DataType.TEXT_TYPES)
     inner = side.this.unnest() if is_text else side
     return inner if isinstance(inner, exp.Column) else side
+
+
+_NARROWER: Mapping[str, tuple[Any, ...]] = {
+    "timestamp": (exp.DataType.Type.DATE,),
+    "number": tuple(exp.DataType.INTEGER_TYPES),
+    "float": tuple(exp.DataType.INTEGER_TYPES),
+}
+"""Types by kind of a column whose casts lose something of its values."""
 
 
 def _is_value(side: exp.Expr) -> bool:

@@ -507,6 +507,7 @@ _OTHERWISE = {
     "SELECT id FROM customers WHERE NOT (active IS TRUE)": "condition",
     "SELECT id FROM orders WHERE total = RANDOM()": "condition",
     "SELECT COUNT(*) > 1 FROM orders WHERE customer_id = ?": "aggregate",
+    "SELECT id FROM orders WHERE status = ? AND total >= ?::int": "condition",
     "SELECT id FROM customers WHERE name LIKE '%ann%'": "search",
     "SELECT id FROM customers WHERE name LIKE 'a_n%'": "search",
     "SELECT id FROM customers WHERE name NOT LIKE 'ann%'": "search",
@@ -523,6 +524,14 @@ def test_a_statement_that_no_plain_form_has_is_refused(sql: str, reason: str, fa
     (made,) = read(sql, replace(facts, dialect="postgresql"))
     assert isinstance(made, Unserved), made
     assert made.reason == reason
+
+
+@pytest.mark.parametrize("condition", ["placed_at >= ?::date", "(placed_at, id) > (CAST(? AS DATE), ?)"])
+def test_a_cast_to_a_day_becomes_part_of_the_parameter(condition: str, facts: SchemaFacts) -> None:
+    made = question(f"SELECT id FROM orders WHERE {condition}", replace(facts, dialect="postgresql"))
+    assert ("from_placed_at", "timestamp") in made.params
+    assert "DATE" not in made.sql.upper()
+    assert len(made.notes) == 1
 
 
 _NOT_WHOLE = {
