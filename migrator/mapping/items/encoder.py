@@ -216,7 +216,7 @@ def names_and_values(encoded: EncodedItem) -> tuple[bytes, bytes]:
 
 
 def items_in(text: bytes) -> Iterable[WiredItem]:
-    """Items in JSON with commas between them, each parsed when it is asked for.
+    """Items in JSON with commas between them, parsed one by one.
 
     Thousands parsed at once have left the processor's cache before they are used, which takes three times as long.
     Raises: ValueError for text that is not JSON.
