@@ -141,7 +141,7 @@ def type_of(kind: Kind | None) -> str:
         fields = "; ".join(f"{property_(name)}?: {type_of(of)}" for name, of in kind.fields)
         return f"{{ {fields} }}"
     if kind.name == "map":
-        return f"Record<string, {type_of(kind.element)}>"
+        return f"Record<string, {type_of(kind.element)}{' | null' if kind.element else ''}>"
     return _TYPES.get(kind.name, "unknown")
 
 
