@@ -383,6 +383,7 @@ class Frame:
             self._is_whole = self._ends = True
         if not self._is_whole:
             return None
+        del self._parser  # which refers to this frame: megabytes would stay until garbage is collected
         return Received(self._status, self._headers, b"".join(self._body), self._ends)
 
     def on_message_begin(self) -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import random
+import weakref
 
 import pytest
 
 from migrator.dynamodb import answers
-from migrator.dynamodb.answers import BrokenFrameError
+from migrator.dynamodb.answers import BrokenFrameError, Frame
 
 OK = b"HTTP/1.1 200 OK\r\n"
 BODY = b'{"a":"\r\n\r\n0\r\n\r\nHTTP/1.1 500 \xc3\xa9"}'
@@ -133,3 +134,12 @@ def test_a_chunk_of_no_size_or_another_is_refused(chunks: bytes) -> None:
         whole(OK + b"Transfer-Encoding: chunked\r\n\r\n" + chunks)
     with pytest.raises(BrokenFrameError):
         whole(b"HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + CHUNKS + b"\r\n")
+
+
+def test_an_answer_is_gone_with_its_frame() -> None:
+    """Without a collection of garbage: a scan's answers have megabytes."""
+    frame = Frame()
+    answer = frame.add(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
+    left, frame = weakref.ref(frame), None  # type: ignore[assignment]
+    assert answer is not None
+    assert left() is None
