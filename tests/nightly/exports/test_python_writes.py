@@ -185,6 +185,7 @@ INSERT INTO odd VALUES
 CREATE TABLE note (id INTEGER NOT NULL PRIMARY KEY, title TEXT, body JSON);
 INSERT INTO note VALUES (1, 'a', 'null'), (2, 'b', NULL), (3, 'c', '[1]');
 """
+_SCHEMA += f"CREATE TABLE wide (id INTEGER PRIMARY KEY, {', '.join(f'c{n} TEXT' for n in range(200))});"
 _MAPPING = r"""
 mapping: 1
 table: {name: Odd, key: [PK, SK], type: type, indexes: {GSI1: {key: [GSI1PK, GSI1SK]}}}
@@ -199,6 +200,7 @@ entities:
         attributes: {"with \"quotes\"\n": owner, map: {map: {def: class, None: {const: "'\"\\"}}}}
       Second item: {key: ["SECOND#{class}", "{when|iso:ms|or:''}"], when: {owner: [ann, "'quoted'"]}, keep: [self]}
   note: {items: {Note: {key: ["NOTE#{id}", META], keep: all}}}
+  wide: {items: {Wide: {key: ["WIDE#{id}", META], keep: all}}}
 access_patterns:
   class:
     params: {from: integer, self: optional text, class: optional integer}
@@ -260,6 +262,13 @@ def test_a_row_with_the_document_null_is_changed(odd: tuple[Shipped, Generated])
     with closing(sqlite3.connect(job.folder / "odd.db")) as sql:
         _statements(sql, "UPDATE note SET title = 'new' WHERE id < 3")
     _clean(job)
+
+
+def test_a_row_too_wide_for_a_condition_needs_a_version(odd: tuple[Shipped, Generated]) -> None:
+    _, made = odd
+    row = made.after.WideRow(id=1, c0="a")
+    with made.opened(after=True) as table, pytest.raises(made.after.RefusedError, match="version:"):
+        table.change_wide(row, replace(row, c0="b"))
 
 
 def _first_row(made: Generated) -> Any:

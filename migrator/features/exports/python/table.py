@@ -617,10 +617,14 @@ class _Writable(_Table):
                 bound[f":w{number}"] = _wire(item.get(name))
                 absent = f"({absent} OR {place} = :w{number})"
             clauses.append(f"{place} = :w{number}" if name in item else absent)
+        condition = " AND ".join(clauses)
+        if len(condition) > 4096:
+            what = f"{type_}: {len(watched)} attributes do not fit into one condition of DynamoDB (4 KB)"
+            raise RefusedError(f"{what}; name a column that counts changes in the mapping (version:)")
         return {
             "TableName": self._name,
             "Key": _wired({name: item[name] for name in _KEY}),
-            "ConditionExpression": " AND ".join(clauses),
+            "ConditionExpression": condition,
             "ExpressionAttributeNames": names,
             "ExpressionAttributeValues": bound,
         }
