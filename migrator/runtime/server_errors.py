@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 from migrator.runtime.errors import SettingsError
+
+# Unless a service has handlers of its own: our messages name the failure, and these lines contain drivers' own texts and,
+# at a second Ctrl-C, a traceback.
+logging.getLogger("sqlalchemy.pool").addHandler(logging.NullHandler())
 
 # What a driver's error means: server gone, busy, conflict, read-only, login refused.
 
@@ -21,6 +26,8 @@ _BROKEN_TEXT = re.compile(
     r"|EOF detected|in recovery mode|not (yet )?accepting connections|could not (receive|send)",
     re.IGNORECASE,
 )
+_CLOSED_TEXT = re.compile(r"^\(0, ''\)$|closed database|connection (is|already) closed")
+"""Of a connection that this process has closed; the first is PyMySQL's."""
 _BUSY_SQLSTATES = frozenset({"53300", "57P03"})
 _BUSY_MYSQL = frozenset({1040, 1203})
 _BUSY_TEXT = re.compile(
@@ -32,6 +39,7 @@ _USER_LIMIT = 1226
 """MySQL's error for any limit of a user; the limit of concurrent connections passes, hourly ones do not."""
 _BY_NETWORK = frozenset({"OperationalError", "ConnectionTimeout"})
 """psycopg errors without a SQLSTATE: libpq raised them, not the server."""
+_BY_DRIVER = frozenset({"InterfaceError", "ProgrammingError"})
 _CONTENDED_SQLSTATES = frozenset({"40001", "40P01", "55006", "55P03"})
 """55006: PostgreSQL, for a replication slot that another process reads."""
 _CONTENDED_MYSQL = frozenset({1020, 1205, 1213})
@@ -50,7 +58,10 @@ def is_broken(error: BaseException) -> bool:
     if state or number:
         by_code = state in _BROKEN_SQLSTATES or (state or "").startswith("08") or number in _BROKEN_MYSQL
         return by_code or _at_limit(cause)
-    return type(cause).__name__ in _BY_NETWORK and bool(_BROKEN_TEXT.search(str(cause)))
+    name = type(cause).__name__
+    if name in _BY_NETWORK:
+        return bool(_BROKEN_TEXT.search(str(cause)))
+    return name in _BY_DRIVER and bool(_CLOSED_TEXT.search(str(cause)))
 
 
 def is_busy(error: BaseException) -> bool:

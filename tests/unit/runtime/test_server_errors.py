@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
 from migrator.runtime.server_errors import _qualified
@@ -19,3 +22,12 @@ from migrator.runtime.server_errors import _qualified
 )
 def test_a_name_is_reported_with_its_schema(name: str, statement: str, told: str) -> None:
     assert _qualified(name, statement) == told
+
+
+def test_a_connection_that_cannot_be_closed_shows_no_traceback() -> None:
+    words = (
+        "import logging, migrator.runtime.server_errors",
+        "logging.getLogger('sqlalchemy.pool.impl.QueuePool').error('Exception closing', exc_info=ValueError())",
+    )
+    ended = subprocess.run([sys.executable, "-c", "\n".join(words)], capture_output=True, check=True)
+    assert ended.stderr == b""

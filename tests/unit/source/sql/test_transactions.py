@@ -146,6 +146,8 @@ def test_rows_hidden_by_a_policy_are_reported_in_any_language(said: str, named: 
         (pymysql.err.OperationalError(1927, "Connection was killed"), True),
         (pymysql.err.OperationalError(1969, "max_statement_time exceeded"), False),
         (pymysql.err.OperationalError(1045, "Access denied"), False),
+        (pymysql.err.InterfaceError(0, ""), True),
+        (sqlite3.ProgrammingError("Cannot operate on a closed database."), True),
         (sqlite3.OperationalError("interrupted"), False),
         (DBAPIError("SELECT 1", {}, Exception("x"), connection_invalidated=True), True),
         (
