@@ -101,10 +101,18 @@ for _commands in SECTIONS.values():
 
 def main(args: list[str] | None = None) -> NoReturn:
     """Run the command line and exit with the codes of docs/scripts.md."""
+    _open_closed_streams()
     code = run(args)
     # The interpreter would collect garbage over all imports: a fifth of a short command's time.
     gc.freeze()
     sys.exit(code)
+
+
+def _open_closed_streams() -> None:
+    """The next opened file would get the number of a stream that was closed before, and be written to."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode, encoding="utf-8"))
 
 
 def run(args: list[str] | None = None) -> int:
@@ -147,14 +155,19 @@ def _ended(command_line: CommandLine) -> _Ended:
     except (click.Abort, KeyboardInterrupt):
         # Ctrl-C outside a command: before it handles signals, or after its end, when changes may have been made.
         return _failed(INTERRUPTED, command_line.again(_CUT_OFF))
-    except BrokenPipeError:
+    except _UnwrittenError as error:
+        # Also what it still holds, or the end of the interpreter fails.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return _Ended(0)
+        return _failed(STOPPED, command_line.again(str(error))) if str(error) else _Ended(STOPPED)
     except Exception as error:
         if os.environ.get("MIGRATOR_TRACE"):
             raise
         what = f"internal error ({type(error).__name__}); what was checkpointed stays"
         return _failed(STOPPED, f"error: {what}. Run again with MIGRATOR_TRACE=1 and report what it prints.")
+
+
+class _UnwrittenError(Exception):
+    """No result of the command is known to its reader. Without a message if the reader has closed the pipe."""
 
 
 _CUT_OFF = "interrupted; what was written stays, and the same command resumes"
@@ -172,6 +185,36 @@ def _reported(error: MigratorError, command_line: CommandLine) -> _Ended:
 def _failed(code: int, message: str) -> _Ended:
     click.echo(message, err=True)
     return _Ended(code, message.removeprefix("error: "))
+
+
+class _Written:
+    """`is_needed`: a write that fails (a full disk, a closed pipe) ends the command; messages are not needed."""
+
+    def __init__(self, beneath: TextIO, *, is_needed: bool) -> None:
+        self.beneath = beneath
+        self.is_needed = is_needed
+
+    def write(self, text: str) -> int:
+        with self._checked():
+            self.beneath.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        with self._checked():
+            self.beneath.flush()
+
+    @contextmanager
+    def _checked(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            if self.is_needed:
+                what = f"error: standard output cannot be written ({error.strerror})"
+                advice = f"{what}; make room there, then run the same command again"
+                raise _UnwrittenError("" if isinstance(error, BrokenPipeError) else advice) from None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.beneath, name)
 
 
 class PlainStream:
@@ -205,10 +248,11 @@ class PlainStream:
 def plain_streams(command_line: CommandLine) -> Iterator[PlainStream]:
     """Make standard output (which is yielded) and standard error such streams during the block."""
     before = sys.stdout, sys.stderr
+    out, err = (cast(TextIO, _Written(stream, is_needed=stream is sys.stdout)) for stream in before)
     # A document stays as it is: control characters in it may be a row's text.
     streams = [
-        PlainStream(before[0], lambda text: text if command_line.wants_json else command_line.whole(text)),
-        PlainStream(before[1], command_line.whole),
+        PlainStream(out, lambda text: text if command_line.wants_json else command_line.whole(text)),
+        PlainStream(err, command_line.whole),
     ]
     sys.stdout, sys.stderr = (cast(TextIO, stream) for stream in streams)
     try:

@@ -19,6 +19,8 @@ from migrator.commands import cutover
 from migrator.dynamodb import embedded
 from migrator.main import cli
 from migrator.mapping.model import evidence
+from migrator.runtime.errors import STOPPED, WRONG_USE
+from tests import pins
 from tests.outside.test_commands import commands
 
 MAPPING = Path(__file__).resolve().parents[3] / "mappings" / "ecommerce.yaml"
@@ -202,3 +204,32 @@ def test_command_is_declared_with_the_inputs_of_its_work(words: tuple[str, ...],
     if inner is not None:
         given["session"] = given.pop("job")
     inspect.signature(inner or work).bind(**given)
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        ("--help >&-", 0),
+        ("--help <&-", 0),
+        ("status none.yaml 2>&-", WRONG_USE),
+        ("status none.yaml 2>/dev/full", WRONG_USE),
+        ("--help >/dev/full", STOPPED),
+    ],
+)
+def test_a_stream_that_is_closed_or_full(words: str, code: int) -> None:
+    ended = subprocess.run(
+        ["sh", "-c", f'exec "$0" -m migrator {words}', sys.executable], capture_output=True, text=True
+    )
+    assert ended.returncode == code
+    assert not ended.stderr or pins.said(ended.stderr)
+
+
+def test_a_closed_pipe_is_no_result() -> None:
+    """1 would be: differences were found."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    ended = subprocess.run(
+        [sys.executable, "-m", "migrator", "--help"], stdout=writer, stderr=subprocess.PIPE
+    )
+    os.close(writer)
+    assert (ended.returncode, ended.stderr) == (STOPPED, b"")
