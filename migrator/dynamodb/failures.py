@@ -55,6 +55,7 @@ _PASSING = _THROTTLES | frozenset(
         "InternalFailure",
         "ServiceUnavailable",
         "ServiceUnavailableException",
+        "ReplicatedWriteConflictException",
         "TransactionConflictException",
         "TransactionInProgressException",
         "ResourceInUseException",

@@ -42,6 +42,7 @@ URL = {"endpoint_url": "http://h"}
         (refusal("429", 429), True),
         (refusal("404", 404), False),
         (refusal("InternalServerError", 500), True),
+        (refusal("ReplicatedWriteConflictException"), True),
         (EndpointConnectionError(**URL), True),
         (ReadTimeoutError(**URL), True),
         (ConnectionClosedError(**URL), True),
