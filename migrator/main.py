@@ -167,7 +167,7 @@ def _ended(command_line: CommandLine) -> _Ended:
 
 
 class _UnwrittenError(Exception):
-    """No result of the command is known to its reader. Without a message if the reader has closed the pipe."""
+    """Standard output cannot be written. Without a message if its reader has closed the pipe."""
 
 
 _CUT_OFF = "interrupted; what was written stays, and the same command resumes"
