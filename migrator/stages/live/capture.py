@@ -17,7 +17,7 @@ MEANINGS = {
     "services": "services that use the adapter capture their changes",
     "missing": "a trigger is missing, the table is not published, or its changes are not in the log; they are not captured;"
     " run `migrator capture install`, then `migrator verify --repair` for what changed meanwhile",
-    "hidden": "this user lacks TRIGGER on it, and sees no triggers; GRANT TRIGGER on it to this user, or run this command"
+    "hidden": "without TRIGGER on it this user sees no triggers; GRANT TRIGGER on it to this user, or run this command"
     " as one that has it, such as the user of the relay",
     "partition": "every row's change is captured; a TRUNCATE of this partition alone, which came since the install,"
     " is not, and its items stay; run `migrator capture install`, then `migrator verify --repair` if it was truncated",
