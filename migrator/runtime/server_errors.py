@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 import re
+import struct
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from migrator.runtime.errors import SettingsError
+from migrator.runtime.errors import SettingsError, StoppedError
 
 # Unless a service has handlers of its own: our messages name the failure, and these lines contain drivers' own texts and,
 # at a second Ctrl-C, a traceback.
@@ -131,9 +132,18 @@ def why_unreached(error: BaseException, url: str) -> str:
 
 @contextmanager
 def naming_options(url: str) -> Iterator[None]:
-    """Raises: SettingsError for an option that a driver does not take, or a file of one that cannot be read."""
+    """Raises: SettingsError for an option that a driver does not take, or a file of one that cannot be read;
+    StoppedError if another kind of server responds.
+    """
     try:
         yield
+    except (IndexError, struct.error):
+        what = (
+            f"what responds at the host and port of {url} is another kind of server, or cuts its answer off"
+        )
+        raise StoppedError(
+            f"{what}; check them and any proxy there, then run the same command again"
+        ) from None
     except (AttributeError, LookupError, OSError, TypeError, ValueError) as error:
         what = f"an option of {url}, or a file that it names, does not suit its driver"
         raise SettingsError(f"{what} ({type(error).__name__}); correct it") from None

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import socket
 import sqlite3
 import threading
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from sqlalchemy import inspect
 from migrator.journal import schema
 from migrator.journal.runs import SqlJournal
 from migrator.mapping.model.journal import RunIdentity
-from migrator.runtime.errors import MigratorError, SettingsError
+from migrator.runtime.errors import MigratorError, SettingsError, StoppedError
 from migrator.source.engines.base import Address, ConnectionOptions
 from migrator.source.engines.connect import read_engine, source_url
 from tests import pins
@@ -56,6 +57,25 @@ def test_a_server_that_does_not_answer_shows_no_password() -> None:
         SqlJournal("postgresql://me:s3cret@127.0.0.1:1/none")
     assert pins.said(str(caught.value))
     assert "s3cret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("answer", [b"\0\0\0\0", b"\1\0\0\0\x0a"], ids=["empty", "cut off"])
+def test_a_server_of_another_kind_is_named(answer: bytes) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def respond() -> None:
+            with suppress(OSError):
+                while True:
+                    connection, _ = server.accept()
+                    connection.sendall(answer)
+                    connection.close()
+
+        threading.Thread(target=respond, daemon=True).start()
+        url = f"mysql://me@127.0.0.1:{server.getsockname()[1]}/none"
+        with pins.refused(StoppedError):
+            SqlJournal(url)
+        with pytest.raises(StoppedError):
+            read_engine(Address.of(source_url(url)), ConnectionOptions()).connect()
 
 
 @pytest.mark.parametrize("option", ["s3cret=1", "ssl_ca=/s3cret", "connect_timeout=s3cret"])
