@@ -20,6 +20,7 @@ from httptools import HttpParserError, HttpResponseParser
 from msgspec import Struct
 
 from migrator.dynamodb.throttle import TABLE
+from migrator.runtime.retry import cut_to_end
 
 RequestParams: TypeAlias = Mapping[str, Any]
 """A request's parameters, as passed to the client."""
@@ -68,16 +69,22 @@ class _Parser:
 def watch_requests(client: Any) -> None:
     """Run the check of `checked_last` before each request, and check that each answer is complete.
 
+    No request waits longer than the time that is left of `ending_at`.
     A call raises IncompleteAnswerError if a part of its answer is missing.
     """
     events, service = client.meta.events, client.meta.service_model.service_id.hyphenize()
+
+    def prepare(request: Any, **_: Any) -> None:
+        _LAST_CHECK.get()()
+        timeout_s = cut_to_end(client._endpoint.http_session._timeout.read_timeout)
+        request.context = {**(getattr(request, "context", None) or {}), "read_timeout": timeout_s}
 
     def note(parsed_response: Any = None, **_: Any) -> None:
         if parsed_response is not None:
             note_answer(client)
 
     events.register(f"before-parameter-build.{service}", _keep)
-    events.register("before-send", _check_last)
+    events.register("before-send", prepare)
     events.register("response-received", note)
     events.register(f"after-call.{service}", _require)
 
@@ -94,7 +101,7 @@ def has_answered(client: Any) -> bool:
     return client in _ANSWERING
 
 
-_LAST_CHECK: ContextVar[Callable[[], None]] = ContextVar("last_check")
+_LAST_CHECK: ContextVar[Callable[[], None]] = ContextVar("last_check", default=lambda: None)
 
 
 @contextmanager
@@ -109,12 +116,6 @@ def checked_last(check: Callable[[], None]) -> Iterator[None]:
         yield
     finally:
         _LAST_CHECK.reset(token)
-
-
-def _check_last(**_: Any) -> None:
-    check = _LAST_CHECK.get(None)
-    if check is not None:
-        check()
 
 
 # ── Whether an answer is whole ──

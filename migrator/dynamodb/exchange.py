@@ -89,10 +89,7 @@ class SessionTransport:
         with self._places.free:
             request = self.signing.signed(client, operation, params, body)
             client.meta.events.emit(f"before-send.dynamodb.{operation}", request=request)
-            session = client._endpoint.http_session
-            timeout_s = cut_to_end(session._timeout.read_timeout)
-            request.context = {**(getattr(request, "context", None) or {}), "read_timeout": timeout_s}
-            answer = session.send(request)
+            answer = client._endpoint.http_session.send(request)
             headers = {name.lower(): value for name, value in answer.headers.items()}
             return Received(answer.status_code, headers, answer.content, ends=False)
 

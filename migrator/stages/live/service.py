@@ -143,7 +143,6 @@ class Strict(Struct, frozen=True):
     `pre_mark`: marks of changes that are about to be committed, kept outside of their transaction.
     `check`: raises when this writer must stop sending.
     `longest_s`: limit from a transaction's first change to its last item write.
-    `longest_write_s`: how long item writes may hold its row locks.
     """
 
     pre_mark: Callable[[Sequence[Change], float], list[Mark]]
@@ -152,7 +151,6 @@ class Strict(Struct, frozen=True):
     clock: Callable[[], float]
     check: Callable[[], None]
     longest_s: float
-    longest_write_s: float = 2.0
 
     def write_first(self, changes: Sequence[Change], rows: RootFinder, begun_at: float) -> None:
         """Write the items of the changed roots, as `rows` shows them inside the transaction.
@@ -172,9 +170,7 @@ class Strict(Struct, frozen=True):
                 raise StoppedError(why)
 
         check()
-        now = time.monotonic()
-        late = f"dual write: the items were not written within {self.longest_write_s:g} s; roll the transaction back"
-        with ending_at(now + left_s, why), ending_at(now + self.longest_write_s, late):
+        with ending_at(time.monotonic() + left_s, why):
             marks = self.pre_mark(changes, left_s + 2 * self.lifetimes.request_s)
             relay = self.relay_of(rows, check)
             relay.refresh(reached(relay, marks))
@@ -188,6 +184,7 @@ class Session(Protocol):
 class BeforeCommit:
     """`inside`: the source as the connection's transaction sees it.
     `aside`: runs blocking work, in a thread if an event loop must not wait.
+    `longest_write_s`: how long it may hold the transaction's row locks.
     """
 
     strict: Strict
@@ -195,6 +192,7 @@ class BeforeCommit:
     inside: Callable[[Any], AbstractContextManager[RootFinder]]
     aside: Callable[[Callable[[], Any]], Any]
     left: Rest
+    longest_write_s: float = 2.0
     rest: Rest = field(default_factory=Rest)
 
     def __call__(self, connection: Session, changes: Sequence[Change], begun_at: float) -> None:
@@ -222,18 +220,21 @@ class BeforeCommit:
         except StoppedError as error:
             # A write that took all of its time holds the next one's row locks just as long.
             took_s = time.monotonic() - started
-            if isinstance(error, AwayError) or took_s >= self.strict.longest_write_s:
+            if isinstance(error, AwayError) or took_s >= self.longest_write_s:
                 self.rest.begin()
             raise
 
     def _write(self, connection: Session, changes: Sequence[Change], begun_at: float) -> None:
-        slot = self.aside(self.shared_leases.enter)
-        try:
-            with self.inside(connection) as rows:
-                self.strict.write_first(changes, rows, begun_at)
-        except BaseException as error:
-            self.aside(partial(self.shared_leases.fail, slot, error))
-            raise
+        late = f"dual write: the items were not written within {self.longest_write_s:g} s; roll the transaction back"
+        # A new lease also sends requests to journal and table.
+        with ending_at(time.monotonic() + self.longest_write_s, late):
+            slot = self.aside(self.shared_leases.enter)
+            try:
+                with self.inside(connection) as rows:
+                    self.strict.write_first(changes, rows, begun_at)
+            except BaseException as error:
+                self.aside(partial(self.shared_leases.fail, slot, error))
+                raise
         self.aside(partial(self.shared_leases.leave, slot))
 
 

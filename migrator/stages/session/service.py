@@ -261,9 +261,9 @@ def _before_commit(
         clock=running_s,
         check=edges.heartbeats.check,
         longest_s=options.longest_transaction_s,
-        longest_write_s=options.longest_write_s,
     )
-    return BeforeCommit(strict, shared_leases, edges.session.sql.inside, off_loop, left)
+    inside = edges.session.sql.inside
+    return BeforeCommit(strict, shared_leases, inside, off_loop, left, options.longest_write_s)
 
 
 def _relay(edges: ConcurrentEdges) -> Relay:

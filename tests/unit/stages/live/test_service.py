@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
@@ -90,17 +90,22 @@ class Connection:
 class Failing:
     error: Exception
     tries: int = 0
-    longest_write_s: float = 60.0
 
     def write_first(self, *words: Any) -> None:
         self.tries += 1
         raise self.error
 
 
-def before_commit(writers: FakeWriters, strict: Any = None, rest: Rest | None = None) -> BeforeCommit:
+def before_commit(
+    writers: FakeWriters,
+    strict: Any = None,
+    rest: Rest | None = None,
+    longest_write_s: float = 60.0,
+    guard: Callable[[], None] = lambda: None,
+) -> BeforeCommit:
     strict = strict or Failing(OSError("away"))
     heartbeats = WriterHeartbeats(writers, FakeRevisions(), Lifetimes(), lambda: 0.0, all_answered)
-    leases = SharedLeases(heartbeats, "strict", lambda: 0.0, lambda: None)
+    leases = SharedLeases(heartbeats, "strict", lambda: 0.0, guard)
 
     @contextmanager
     def inside(connection: Any) -> Iterator[Any]:
@@ -109,7 +114,7 @@ def before_commit(writers: FakeWriters, strict: Any = None, rest: Rest | None = 
     def at_once(work: Callable[[], Any]) -> Any:
         return work()
 
-    return BeforeCommit(strict, leases, inside, at_once, Rest(), rest or Rest())
+    return BeforeCommit(strict, leases, inside, at_once, Rest(), longest_write_s, rest or Rest())
 
 
 def test_transaction_that_cannot_see_other_commits_is_refused() -> None:
@@ -141,8 +146,8 @@ def test_a_turn_that_fails_is_left_and_the_commit_fails_with_it() -> None:
 )
 def test_strict_commits_rest_after_one_that_was_not_answered(error: StoppedError, tries: int) -> None:
     now, strict = [0.0], Failing(error)
-    strict.longest_write_s = 0.0 if "time" in str(error) else 60.0
-    stage = before_commit(FakeWriters(lambda: 0.0), strict, Rest(lambda: now[0]))
+    longest_write_s = 0.0 if "time" in str(error) else 60.0
+    stage = before_commit(FakeWriters(lambda: 0.0), strict, Rest(lambda: now[0]), longest_write_s)
     for now[0] in (0.0, 1.0, REST_S - 1, REST_S, REST_S + 1):
         with pytest.raises(StoppedError):
             stage(Connection("READ COMMITTED"), [], 0.0)
@@ -152,11 +157,7 @@ def test_strict_commits_rest_after_one_that_was_not_answered(error: StoppedError
 class AwayRelay:
     """A relay of a table that does not answer: it retries until the time is over."""
 
-    def __init__(self) -> None:
-        self.tries = 0
-
-    def refresh(self, root_keys: Any) -> None:
-        self.tries += 1
+    def refresh(self, root_keys: Any = None) -> None:
         Retry(Backoff(attempts=1000, base_s=0.01, cap_s=0.01)).call("writing", _away, _can_pass)
 
 
@@ -168,22 +169,24 @@ def _can_pass(error: BaseException) -> bool:
     return isinstance(error, ConnectionError)
 
 
-def strict(relay: Any, now: list[float], longest_write_s: float) -> Strict:
+def strict(relay: Any) -> Strict:
     return Strict(
         lambda changes, wait_s: [],
         lambda rows, check: relay,
         Lifetimes(),
-        lambda: now[0],
+        lambda: 0.0,
         lambda: None,
         longest_s=1e6,
-        longest_write_s=longest_write_s,
     )
 
 
-def test_a_strict_write_ends_in_its_time_while_the_table_is_away() -> None:
-    writing = strict(AwayRelay(), [0.0], 0.05)
+@pytest.mark.parametrize("hangs", ["write", "lease"])
+def test_a_strict_write_ends_in_its_time_while_the_table_is_away(hangs: str) -> None:
+    away = AwayRelay()
+    guard = away.refresh if hangs == "lease" else lambda: None
+    stage = before_commit(FakeWriters(lambda: 0.0), strict(away), longest_write_s=0.05, guard=guard)
     with pytest.raises(AwayError):
-        writing.write_first([], cast("Any", None), 0.0)
+        stage(Connection("READ COMMITTED"), [], 0.0)
 
 
 def test_after_a_failure_it_rests_and_then_tries_again() -> None:
