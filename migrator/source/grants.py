@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
+import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 from sqlglot import exp
 from sqlglot.optimizer.normalize_identifiers import normalize_identifiers
@@ -60,7 +61,8 @@ class SqlGrants:
             if own.installs or own.looks:
                 captured = [_place(connection, table.table) for table in self._captured]
                 triggers = engine_at(connection).capturing.more_triggers(connection, self._captured, ddl)
-                captured += [split(connection, trigger.table) for trigger in triggers]
+                inspector = sa.inspect(connection)
+                captured += [split(inspector, trigger.table) for trigger in triggers]
             written = []
             if own.writes:
                 referring = self._facts.referring({table.name for table in self._written})

@@ -163,6 +163,25 @@ def test_user_without_tables_is_shown_the_rights_to_revoke(shop: Capturing) -> N
             assert "shown its own" not in "".join(SqlActivity(shop.writing).read_only(tables(shop)))
 
 
+def test_a_table_with_a_dot_in_its_name_is_found(shop: Capturing, activity: SqlActivity) -> None:
+    shop.run('CREATE TABLE "or.der" (id integer PRIMARY KEY)')
+    name = captured(shop.table("or.der"), ["id"]).name
+    shop.install(captured(shop.table("or.der"), ["id"]))
+    before = activity.look([name])
+    assert list(before.tables) == ([] if shop.engine == "sqlite" else [name])
+    if shop.engine != "sqlite":
+        with plain_user(shop) as (writer, _):
+            shop.run(
+                f'GRANT INSERT ON "or.der" TO {writer}{"@" + repr("%") if shop.engine == "mariadb" else ""}'
+            )
+            revoked = [one for one in activity.read_only([name]) if writer in one]
+            assert len(revoked) == 1
+            assert ("`or.der`" if shop.engine == "mariadb" else 'public."or.der"') in revoked[0]
+            shop.run(*revoked)
+    shop.run(*activity.drops([name]))
+    assert "or.der" not in shop.source.facts().tables
+
+
 @pytest.fixture
 def parts(postgres_database: str) -> Iterator[Capturing]:
     """A partitioned table of two levels."""

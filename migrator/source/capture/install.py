@@ -38,6 +38,7 @@ from migrator.source.engines.ddl import (
     spelling_of,
 )
 from migrator.source.engines.postgresql.capture import PARTS
+from migrator.source.engines.shared import shown, split
 from migrator.source.sql.transactions import Writing
 
 # ── Our triggers and tables in the source's catalogue ──
@@ -470,7 +471,10 @@ class SqlActivity:
 
     def drops(self, tables: Sequence[str]) -> list[str]:
         def work(connection: Connection) -> list[str]:
-            return engine_at(connection).writers.drops([_quoted(connection, name) for name in tables])
+            inspector = sa.inspect(connection)
+            return engine_at(connection).writers.drops(
+                [_quoted(connection, inspector, name) for name in tables]
+            )
 
         return self._writing.read("naming tables", work)
 
@@ -483,7 +487,7 @@ def _marks_ever(connection: Connection, ddl: Ddl) -> int | None:
     return int(connection.exec_driver_sql(query.format(mark=ddl.mark)).scalar_one() or 0)
 
 
-def _quoted(connection: Connection, name: str) -> str:
-    schema, _, table = name.rpartition(".")
-    quote = connection.dialect.identifier_preparer.quote
-    return f"{quote(schema)}.{quote(table)}" if schema else quote(table)
+def _quoted(connection: Connection, inspector: sa.Inspector, name: str) -> str:
+    schema, table = split(inspector, name)
+    parts = (table,) if table == name else (schema, table)
+    return shown(connection, *parts, quote=engine_at(connection).sql.quote)

@@ -21,6 +21,7 @@ from migrator.runtime.errors import SettingsError, SourceError
 from migrator.runtime.server_errors import naming_options, refuses_login
 from migrator.runtime.system import how_to_install
 from migrator.source.engines.base import LONGEST_ANSWER_BYTES, Address, ConnectionOptions
+from migrator.source.engines.catalogue import quoted
 
 # ── SQL of most engines: texts, comments, parameters, clock functions, values as text ──
 
@@ -161,9 +162,25 @@ def need_driver(module: str, what: str, extra: str) -> None:
         raise SettingsError(f"source: {what}; {how_to_install(extra)}") from None
 
 
-def split(connection: Connection, name: str) -> tuple[str, str]:
-    schema, _, table = name.rpartition(".")
-    return schema or default_schema(connection), table
+def places(name: str, home: str) -> list[tuple[str, str]]:
+    """Schemas and tables that a name as in Captured.name may mean: both may have dots in them."""
+    dots = [at for at, character in enumerate(name) if character == "."]
+    return [(home, name), *((name[:at], name[at + 1 :]) for at in dots)]
+
+
+def split(inspector: sa.Inspector, name: str) -> tuple[str, str]:
+    """The schema and table of a name as in Captured.name."""
+    own, *others = places(name, str(inspector.default_schema_name))
+    if not others or name in inspector.get_table_names():
+        return own
+    schemas = inspector.get_schema_names()
+    return next((place for place in others if place[0] in schemas), others[-1])
+
+
+def shown(connection: Connection, *parts: str, quote: str = '"') -> str:
+    """A qualified name, quoted only if necessary."""
+    needed = connection.dialect.identifier_preparer.quote
+    return ".".join(part if needed(part) == part else quoted(part, quote) for part in parts)
 
 
 def default_schema(connection: Connection) -> str:

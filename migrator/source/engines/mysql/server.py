@@ -146,9 +146,9 @@ def _changes(connection: Connection, tables: Sequence[str]) -> base.Changes:
     named, source = ("counted_changes", "performance_schema")
     if not _may_count(connection):
         named, source = ("update_time", "information_schema.TABLES")
-    per_table = {}
+    per_table, inspector = {}, sa.inspect(connection)
     for name in tables:
-        schema, table = shared.split(connection, name)
+        schema, table = shared.split(inspector, name)
         count = connection.execute(QUERIES[named], {"schema": schema, "name": table}).scalar()
         if count is not None:
             per_table[name] = str(count)
@@ -170,12 +170,13 @@ def _open(connection: Connection) -> base.Open:
 
 
 def _read_only(connection: Connection, tables: Sequence[str]) -> Iterator[str]:
-    split_names = {shared.split(connection, name) for name in tables}
+    inspector = sa.inspect(connection)
+    split_names = {shared.split(inspector, name) for name in tables}
     rights: dict[tuple[str, str], list[str]] = {}
-    quote = connection.dialect.identifier_preparer.quote
     for schema, table, grantee, right in connection.execute(QUERIES["rights_to_write"]):
         if (schema, table) in split_names:
-            rights.setdefault((f"{quote(schema)}.{quote(table)}", str(grantee)), []).append(str(right))
+            place = shared.shown(connection, schema, table, quote="`")
+            rights.setdefault((place, str(grantee)), []).append(str(right))
     for (table, grantee), granted in rights.items():
         yield f"REVOKE {', '.join(granted)} ON {table} FROM {grantee}"
     if not _sees_all(connection):

@@ -155,7 +155,8 @@ def _may_write(connection: Connection, tables: Sequence[str]) -> Mapping[str, Se
 
 
 def named(connection: Connection, tables: Sequence[str]) -> dict[str, list[str]]:
-    places = [shared.split(connection, name) for name in dict.fromkeys(tables)]
+    home = shared.default_schema(connection)
+    places = [place for name in dict.fromkeys(tables) for place in shared.places(name, home)]
     return {"schemas": [schema for schema, _ in places], "names": [table for _, table in places]}
 
 

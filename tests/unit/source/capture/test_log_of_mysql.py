@@ -66,7 +66,9 @@ def test_a_set_is_sent_as_the_server_writes_it() -> None:
 
 # ── statements ──
 
-TABLES = [MarkedTable(name, (), None, {}) for name in ("orders", "odd `name", "other.orders", "Größe")]
+TABLES = [
+    MarkedTable(name, (), None, {}) for name in ("orders", "odd `name", "other.orders", "Größe", "dot.ted")
+]
 
 
 @pytest.mark.parametrize(
@@ -79,6 +81,7 @@ TABLES = [MarkedTable(name, (), None, {}) for name in ("orders", "odd `name", "o
         ("TRUNCATE other.orders", "mysql", {"other.orders": "emptied"}),
         ("TRUNCATE orders", "other", {"other.orders": "emptied"}),
         ("TRUNCATE orders", "third", {}),
+        ("TRUNCATE `dot.ted`", "shop", {"dot.ted": "emptied"}),
         ("TRUNCATE orders_2", "shop", {}),
         ("-- word\nALTER TABLE orders\nDROP PARTITION p1", "shop", {"orders": "emptied"}),
         ("ALTER TABLE orders DROP COLUMN x", "shop", {}),
@@ -95,7 +98,7 @@ TABLES = [MarkedTable(name, (), None, {}) for name in ("orders", "odd `name", "o
         (
             "TRUNCATE gr\ufffd",
             "shop",
-            dict.fromkeys(("orders", "odd `name", "other.orders", "Größe"), "emptied"),
+            dict.fromkeys((table.name for table in TABLES), "emptied"),
         ),
     ],
 )

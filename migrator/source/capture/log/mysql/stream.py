@@ -42,6 +42,7 @@ from migrator.source.engines.base import Address, ConnectionOptions
 from migrator.source.engines.connect import write_engine
 from migrator.source.engines.ddl import Ddl
 from migrator.source.engines.mysql.capture import home_of
+from migrator.source.engines.shared import places
 from migrator.source.sql.transactions import Writing, source_error
 
 # ── Effects on rows of a statement in the binary log that has no row events ──
@@ -86,12 +87,13 @@ def _plain(found: re.Match[str]) -> str:
 
 
 def _is_named(table: MarkedTable, schema: str, named: set[str], home: str) -> bool:
-    own, _, name = table.name.rpartition(".")
-    own = own or home
     if "\ufffd" in "".join(named):
         # A name that is not in UTF-8 may be the table's.
         return True
-    return name.casefold() in named and (own == schema or own.casefold() in named)
+    schemas = named | {schema.casefold()}
+    return any(
+        own in schemas and name in named for own, name in places(table.name.casefold(), home.casefold())
+    )
 
 
 _log = get_logger("log_capture")

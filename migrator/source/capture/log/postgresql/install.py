@@ -24,11 +24,12 @@ from migrator.source.capture.log.postgresql.slot import (
     slot_of,
 )
 from migrator.source.capture.log.reader import LogPlace
-from migrator.source.engines.catalogue import quoted
+from migrator.source.engines.catalogue import qualified, quoted
 from migrator.source.engines.ddl import Ddl
 from migrator.source.engines.postgresql.capture import literal
 from migrator.source.engines.postgresql.facts import QUERIES
 from migrator.source.engines.postgresql.server import named
+from migrator.source.engines.shared import split
 
 # ── Requirements of capture from the log on a PostgreSQL server ──
 
@@ -276,9 +277,10 @@ def _publication_steps(
         if table.name not in there - partly:
             add = f"ALTER PUBLICATION {publication} ADD TABLE {_quoted(table)}"
             yield Step(table.name, (_after_writers(table, add) if waits else add,))
+    inspector = sa.inspect(connection)
     for extra in sorted(there - {table.name for table in tables}):
-        schema, _, real = extra.partition(".")
-        yield Step(extra, (f"ALTER PUBLICATION {publication} DROP TABLE {quoted(schema)}.{quoted(real)}",))
+        place = qualified(*split(inspector, extra))
+        yield Step(extra, (f"ALTER PUBLICATION {publication} DROP TABLE {place}",))
 
 
 def _after_writers(table: Captured, statement: str) -> str:
