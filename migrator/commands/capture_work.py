@@ -188,14 +188,15 @@ def _installed(done: Installed, means: str) -> Iterator[str]:
     for table in done.changed:
         yield f"{means} changed: {table}"
     changed = f"{amount(len(done.changed), 'table')} changed"
-    what = changed if done.changed or done.new else "nothing to change"
+    again = "from now on" if done.lost_marks else "nothing to change"
+    what = changed if done.changed or done.new else again
     yield f"{amount(len(done.tables), 'table')} captured, {what}"
     if done.switched:
         yield f"{means} capture changes from now on; running services continue, and stop capturing when they restart"
 
 
 def _installed_by_services(done: Installed) -> Iterator[str]:
-    yield f"{'our two tables are made' if done.new else 'nothing to change'}; no trigger is"
+    yield f"{'our two tables are made' if done.new or done.lost_marks else 'nothing to change'}; no trigger is"
     yield f"services must capture their changes of {amount(len(done.tables), 'table')}: {', '.join(done.tables)}"
     if done.new:
         yield "their users need SELECT on our tickets, INSERT on our marks (PostgreSQL: USAGE on schema migrator)"
