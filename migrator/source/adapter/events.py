@@ -19,7 +19,7 @@ from sqlalchemy.pool import QueuePool
 
 from migrator.mapping.model.facts import Captured
 from migrator.mapping.model.live import Change, Installation
-from migrator.runtime.errors import SettingsError, UnmarkedError
+from migrator.runtime.errors import MissingNameError, SettingsError, UnmarkedError
 from migrator.runtime.server_errors import is_broken, is_contended
 from migrator.source.adapter import driver as adapter_driver
 from migrator.source.adapter.driver import Driver, off_loop, plain
@@ -379,13 +379,19 @@ class Adapter:
             if is_contended(error) or is_broken(error):
                 raise  # like any statement of the service
             why = source_error(error, "dual write", "this connection cannot use capture's tables")
-            grants = f"GRANT SELECT ON {self.ddl.ticket}, INSERT ON {self.ddl.mark}"
-            raise UnmarkedError(f"{why}; {grants} to its user, or run `migrator capture install`") from None
+            if not isinstance(why, MissingNameError):
+                grants = f"GRANT SELECT ON {self.ddl.ticket}, INSERT ON {self.ddl.mark}"
+                raise UnmarkedError(
+                    f"{why}; {grants} to its user, or run `migrator capture install`"
+                ) from None
+            rows = []
         if [tuple(row) for row in rows] != [(self.rules.capture.id,)]:
-            what = "dual write: this connection is not to the database that the job captures"
-            raise UnmarkedError(
-                f"{what}, or capture was installed again; give the service and the job one URL"
+            what = (
+                "dual write: this connection is not to the database that the job captures, or capture was"
+                " removed or installed again"
             )
+            advice = "give dual_write only sessions to the job's source, or run `migrator capture install`"
+            raise UnmarkedError(f"{what}; {advice}, and restart the service")
         if driver.engine.sessions.charset and self.reads:
             _refuse_charset(driver)
         if driver.engine.server.hides_rows and self.reads:
