@@ -106,7 +106,7 @@ journal: 'sqlite:///{folder}/journal.db'
 tuning: {{request_life_s: 1, silent_s: 60, attempts: 4, backoff_cap_s: 0.02, give_up_after_s: 3}}
 reads:
   phase_cache_s: 0.1
-  patience_s: 1
+  patience_s: 5
   cursor_key: 0123456789abcdef
   shadow: {{settle_s: {settle_s}, deadline_s: {deadline_s}, per_s: 10000, max_rows: {max_rows}}}
 """

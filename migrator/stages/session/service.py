@@ -11,6 +11,7 @@ from typing import Any, cast
 
 from msgspec import Struct
 
+from migrator.dynamodb.client import TIMEOUT_S
 from migrator.mapping.difference.difference import answer_digests
 from migrator.mapping.language.redaction import hidden_by_pattern
 from migrator.mapping.model.edges import AT_ONCE, Control, ObjectStore, RootFinder
@@ -288,8 +289,6 @@ def _relay_inside(edges: ConcurrentEdges, rows: RootFinder, check: Callable[[], 
 
 # ── Reads: connections of callers and of shadows, phases, metrics, the instance ──
 
-CALLERS_TIMEOUT_S = 20.0
-
 
 @contextmanager
 def open_reading(service: Service) -> Iterator[MappedReads]:
@@ -338,7 +337,7 @@ def open_reading(service: Service) -> Iterator[MappedReads]:
 def _callers(session: JobSession) -> AbstractContextManager[Backends]:
     reads, timeout_s = session.job.reads, session.job.source.statement_timeout_s
     patience = Backoff(attempts=8, cap_s=1.0, limit_s=reads.patience_s)
-    requests = RequestLimits(reads.connections * 2, CALLERS_TIMEOUT_S, patience)
+    requests = RequestLimits(reads.connections * 2, min(TIMEOUT_S, reads.patience_s), patience)
     return _edges(session, "read", reads.connections, requests, timeout_s)
 
 
