@@ -364,10 +364,10 @@ PACKAGE = "single-table-migrator"
 
 
 def set_up(engine: Engine, name: str, reached: Callable[[], None]) -> bool:
-    """Create missing tables. Returns whether the journal is new.
+    """Create the tables of a new journal, also of one that was not finished. Returns whether it is new.
 
     `reached`: called as soon as the database has answered. Raises: SettingsError for a journal of another
-    version.
+    version, or without one of its tables.
     """
     with set_up_alone(engine) as connection:
         reached()
@@ -381,10 +381,16 @@ def set_up(engine: Engine, name: str, reached: Callable[[], None]) -> bool:
             )
         # All names at once; SQLAlchemy would query each.
         there = inspector.get_table_names()
-        if missing := [table for table in schema.tables_on(engine.dialect.name) if table.name not in there]:
-            schema.metadata.create_all(connection, missing)
+        missing = [table for table in schema.tables_on(engine.dialect.name) if table.name not in there]
         if version is None:
+            schema.metadata.create_all(connection, missing)
             connection.execute(insert(schema.meta).values(version=schema.VERSION))
+        elif missing:
+            # An empty one would be taken for the truth: items of forgotten keys would stay.
+            names = ", ".join(table.name for table in missing)
+            raise SettingsError(
+                f"the journal {name} has lost {names} (or this user may not see it); {_BEGIN_ANEW}"
+            )
         return version is None
 
 

@@ -18,7 +18,7 @@ from sqlalchemy import (
 )
 
 VERSION = 1
-"""Version of the tables. A missing table is created when a journal is opened."""
+"""Version of the tables: another set of them is another version."""
 
 
 # MySQL's own types. Its dialect has them as well, and loads slowly.

@@ -8,10 +8,10 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from sqlalchemy import inspect, update
+from sqlalchemy import delete, inspect, update
 
 from migrator.journal import schema
-from migrator.journal.database import _engine, _url
+from migrator.journal.database import _engine, _url, _without_secrets
 from migrator.journal.runs import SqlJournal
 from migrator.runtime.errors import SettingsError
 from tests import pins
@@ -51,3 +51,21 @@ def test_journal_of_another_version_is_refused_and_unchanged(url: str, version: 
     engine = _engine(_url(url))
     assert not inspect(engine).has_table(schema.record.name)
     engine.dispose()
+
+
+def test_journal_without_one_of_its_tables_is_refused_and_unchanged(url: str) -> None:
+    with closing(SqlJournal(url)) as journal, journal.database.begin() as connection:
+        schema.remembered_key.drop(connection)
+    with pins.refused(SettingsError, name=_without_secrets(_url(url))):
+        SqlJournal(url)
+    engine = _engine(_url(url))
+    assert not inspect(engine).has_table(schema.remembered_key.name)
+    engine.dispose()
+
+
+def test_setup_that_was_interrupted_is_finished(url: str) -> None:
+    with closing(SqlJournal(url)) as journal, journal.database.begin() as connection:
+        connection.execute(delete(schema.meta))
+        schema.remembered_key.drop(connection)
+    with closing(SqlJournal(url)) as journal, journal.database.begin() as connection:
+        assert inspect(connection).has_table(schema.remembered_key.name)

@@ -9,11 +9,8 @@ from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
-from sqlalchemy import inspect
 
-from migrator.journal import schema
 from migrator.journal.runs import SqlJournal
-from migrator.mapping.model.journal import RunIdentity
 from migrator.runtime.errors import MigratorError, SettingsError, StoppedError
 from migrator.source.engines.base import Address, ConnectionOptions
 from migrator.source.engines.connect import read_engine, source_url
@@ -87,27 +84,6 @@ def test_an_option_that_its_driver_does_not_take(option: str) -> None:
     with pytest.raises(SettingsError) as source:
         read_engine(Address.of(source_url(url)), ConnectionOptions()).connect()
     assert str(source.value) == str(caught.value).replace("journal's", "source's")
-
-
-def test_a_journal_from_before_gets_the_tables_that_are_new(tmp_path: Path) -> None:
-    journal = journal_in_file(tmp_path / "shop.db")
-    run = journal.start_run(RunIdentity("backfill", "shop", "t", "r"))
-    new = (
-        schema.writer,
-        schema.record,
-        schema.key_request,
-        schema.open_finding,
-        schema.remembered_key,
-        schema.remembered_root,
-    )
-    with journal.database.begin() as connection:
-        schema.metadata.drop_all(connection, tables=new)
-    journal.close()
-    again = journal_in_file(tmp_path / "shop.db")
-    with again.database.begin() as connection:
-        assert {table.name for table in new} <= set(inspect(connection).get_table_names())
-    assert again.find_run(run.identity) == run
-    again.close()
 
 
 def test_every_commit_reaches_the_disk(tmp_path: Path) -> None:
