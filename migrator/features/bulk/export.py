@@ -117,6 +117,18 @@ def packed(lines: Sequence[bytes]) -> bytes:
     return b"".join((*pieces, gzip.flush()))
 
 
+def unpacked(data: bytes | None) -> list[bytes]:
+    """The lines of a file. Raises: ValueError if it is missing or not as it was written."""
+    if data is None:
+        raise ValueError("missing")
+    try:
+        if data:  # decompress() takes an empty file for one without lines
+            return decompress(data).splitlines(keepends=True)
+    except (EOFError, OSError, zlib.error):
+        pass
+    raise ValueError("not as it was written")
+
+
 # ── Pages merged into parts, and the manifest ──
 
 
@@ -190,12 +202,12 @@ class Publication(Struct, frozen=True):
             _, planned = self.journal.page_counts(self.run, entity.name)
             for number in range(1, planned + 1):
                 name = page_name(pages_folder(self.run), entity.name, number)
-                data = self.files.read(name)
-                if data is None:
-                    raise SettingsError(
-                        f"{self.files.name} lacks {name}, which was written; export again with --restart"
-                    )
-                yield self._current(entity, decompress(data).splitlines(keepends=True))
+                try:
+                    lines = unpacked(self.files.read(name))
+                except ValueError as error:
+                    what = f"{self.files.name}: {name} is {error}"
+                    raise SettingsError(f"{what}; export again with --restart") from None
+                yield self._current(entity, lines)
 
     def _current(self, entity: CompiledEntity, lines: list[bytes]) -> list[bytes]:
         """Drop items of rows that gave up their key to another row during the run: one key would have two items.

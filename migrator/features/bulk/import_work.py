@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
-from gzip import decompress
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -18,7 +17,7 @@ import orjson
 
 from migrator.cli.options import print_result, shown_live
 from migrator.cli.runs import RunEnd
-from migrator.features.bulk.export import Opened, keep_state, open_bulk, state_of
+from migrator.features.bulk.export import Opened, keep_state, open_bulk, state_of, unpacked
 from migrator.journal.runs import SqlJournal
 from migrator.mapping.items.items import key_text
 from migrator.mapping.items.wire import decode_item
@@ -256,12 +255,12 @@ class Import:
             item = self._item(fault)
             entity, key = split_source(str(item[self.design.source_attribute]))
             item_key, item_type = key_text(self.design, item), self.design.type_of(item)
-        except (KeyError, IndexError, TypeError, ValueError, OSError, EOFError):
+        except (KeyError, IndexError, TypeError, ValueError):
             return Finding("unwritten", "", where)  # the line itself cannot be read
         return Finding("unwritten", entity, where, key, item_key, item_type=item_type)
 
     def _item(self, fault: ImportFault) -> Item:
-        lines = decompress(self.opened.files.read(fault.name) or b"").splitlines()
+        lines = unpacked(self.opened.files.read(fault.name))
         wired: dict[str, Any] = orjson.loads(lines[fault.line])["Item"]
         return decode_item(wired)
 

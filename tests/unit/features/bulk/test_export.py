@@ -197,12 +197,27 @@ def test_a_smaller_number_of_parts_leaves_none_of_the_others(tmp_path: Path) -> 
     assert [part.name for part in manifest.parts] == list(files.sizes_below("data/"))
 
 
-def test_a_missing_page_is_reported(tmp_path: Path) -> None:
+DAMAGES: dict[str, Callable[[bytes], bytes | None]] = {
+    "missing": lambda data: None,
+    "empty": lambda data: b"",
+    "cut off": lambda data: data[:-9],
+    "of another form": lambda data: b"{}",
+    "overwritten": lambda data: data[:12] + b"\0" * (len(data) - 12),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_missing_or_damaged_page_is_reported_and_not_published(tmp_path: Path, damage: str) -> None:
     shop, files = Shop(tmp_path / "shop.db"), FolderFiles(tmp_path / "items")
     shop.pages(files)
-    files.remove([name for name in files.sizes_below() if name.endswith("000000002.gz")])
-    with pins.refused(SettingsError):
+    (name,) = [name for name in files.sizes_below() if name.endswith("000000002.gz")]
+    damaged = DAMAGES[damage](files.read(name) or b"")
+    files.remove([name])
+    if damaged is not None:
+        files.write(name, damaged)
+    with pins.refused(SettingsError, "missing" if damaged is None else "damaged"):
         shop.publish(files)
+    assert files.read(MANIFEST) is None
 
 
 def test_memory_holds_one_part_however_many_there_are(tmp_path: Path) -> None:
