@@ -99,8 +99,9 @@ def test_ui_serves_both_pages_until_ctrl_c(shop: Project) -> None:
         assert "not stored" not in first
         followed = fetched(f"{url}look?example=1")
         assert re.findall(r'class="type">(\w+)', followed) == ["Invoice"]
-        with pytest.raises(urllib.error.HTTPError, match="400"):
-            fetched(f"{url}look?example=9")
+        for wrong in ("9", "-1", "x", "9" * 5000):
+            with pytest.raises(urllib.error.HTTPError, match="400"):
+                fetched(f"{url}look?example={wrong}")
         page = fetched(f"{url}look?pk=C%231")
         assert "2 same" not in page
         assert page.count("<details") == 3

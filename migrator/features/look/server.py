@@ -228,7 +228,7 @@ class _Answers(Struct, frozen=True):
 
     def _example(self, number: str) -> tuple[tuple[str, ...], str]:
         """Partition key and sort key of an item of the first page, which need not show them."""
-        if not number.isdecimal() or int(number) >= len(self.examples):
+        if number not in map(str, range(len(self.examples))):
             raise SettingsError("no item of the first page has this number; open the first page again")
         partition, *sort = map(_written, self.examples[int(number)].base_key)
         return (partition,), "".join(sort)
