@@ -182,7 +182,9 @@ _NO_ROOM = ("disk is full", "disk I/O")
 _FULL_SQLSTATES = frozenset({"53100"})
 _FULL_MYSQL = frozenset({1021, 1114})
 _DENIED_MYSQL = frozenset({1044, 1142, 1143, 1227, 1370})
-_LOST_MYSQL = frozenset({1146})
+_LOST_SQLSTATES = frozenset({"42P01", "42703"})
+_LOST_MYSQL = frozenset({1054, 1146})
+_LOST_SQLITE = ("no such table", "no such column", "has no column named")
 _DAMAGED_SQLSTATES = frozenset({"XX001", "XX002"})
 _DAMAGED_MYSQL = frozenset({1034, 1194, 1195, 1712})
 
@@ -241,8 +243,8 @@ def _lasting(cause: BaseException, where: str, kind: str) -> MigratorError:
         return StoppedError(
             f"{where} has no space left on its disk, or the disk fails; fix it and run the same command again"
         )
-    if state == "42P01" or number in _LOST_MYSQL or text.startswith("no such table"):
-        return SettingsError(f"{where} has lost a table; {_BEGIN_ANEW}")
+    if state in _LOST_SQLSTATES or number in _LOST_MYSQL or any(words in text for words in _LOST_SQLITE):
+        return SettingsError(f"{where} has lost a table or a column; {_BEGIN_ANEW}")
     if state == "42501" or number in _DENIED_MYSQL:
         what = "this user may not do that there; GRANT it to make tables, and to SELECT, INSERT, UPDATE and DELETE in them"
         return SettingsError(f"{where}: {kind}: {what}")

@@ -85,11 +85,16 @@ def journal(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SqlJourn
         yield made
 
 
-def test_a_table_that_is_gone(journal: SqlJournal) -> None:
+@pytest.mark.parametrize(
+    "statement", ["DROP TABLE migrator_run", "ALTER TABLE migrator_run DROP COLUMN revision"]
+)
+def test_a_table_or_column_that_is_gone(journal: SqlJournal, statement: str) -> None:
     with journal.database.begin() as connection:
-        connection.execute(text("DROP TABLE migrator_run"))
+        connection.execute(text(statement))
     with pins.refused(SettingsError):
         journal.runs("shop")
+    with pins.refused(SettingsError):
+        journal.start_run(IDENTITY)
 
 
 READ_ONLY = {

@@ -73,7 +73,8 @@ def test_table_restored_under_another_name_follows_its_row_steps(shop: Project) 
 
 
 def test_the_page_quotes_the_messages() -> None:
-    said = "".join(path.read_text() for path in (ROOT / "migrator" / "stages").rglob("*.py"))
+    folders = (ROOT / "migrator" / name for name in ("stages", "journal"))
+    said = "".join(path.read_text() for folder in folders for path in folder.rglob("*.py"))
     for message in re.findall(r"\| \*([^*]+)\* \|", PAGE):
         for part in message.split("…"):
             assert part.strip() in said, part
