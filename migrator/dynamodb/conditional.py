@@ -161,7 +161,8 @@ class ConditionalWrites(Forked):
         return [outcome for of_group in outcomes for outcome in of_group]
 
     def remove_tombstones(self, tombstones: Sequence[Item]) -> int:
-        return sum(self._all(self._remove, tombstones))
+        held = [self.design.type_attribute, self.design.ticket_attribute]
+        return sum(self._all(lambda item: self.store.delete_if(item, held), tombstones))
 
     def _all(self, work: Callable[[Piece], Result], pieces: Sequence[Piece]) -> list[Result]:
         """Results in the order of the pieces.
@@ -300,18 +301,6 @@ class ConditionalWrites(Forked):
         is_tombstone = other.get(self.design.type_attribute) == TOMBSTONE
         verdict: Verdict = "tombstoned_by_other" if is_tombstone else "owned_by_other"
         return Outcome(item, verdict, owner, ticket=ticket_there)
-
-    def _remove(self, tombstone: Item) -> bool:
-        values = {":dead": TOMBSTONE, ":ticket": tombstone.get(self.design.ticket_attribute, 0)}
-        request = {
-            "TableName": self.design.name,
-            "Key": self.store.key(self.design.key_of(tombstone)),
-            "ConditionExpression": "#type = :dead AND #ticket = :ticket",
-            "ExpressionAttributeNames": {name: self._names[name] for name in ("#type", "#ticket")},
-            "ExpressionAttributeValues": {name: encode(value) for name, value in values.items()},
-            "ReturnConsumedCapacity": "INDEXES",
-        }
-        return self.store.write_if("delete_item", request, 1)
 
     # ── inserts ──
 

@@ -201,7 +201,7 @@ class DynamoStripping:
         return self._all(self._strip, items)
 
     def remove(self, own: Sequence[Item]) -> int:
-        return self._all(self._remove, own)
+        return self._all(lambda item: self.store.delete_if(item, [self.design.type_attribute]), own)
 
     def own(self, items: Sequence[Item]) -> int:
         """Set our attributes on stored items, unless their ticket is higher; returns how many were stored.
@@ -214,41 +214,26 @@ class DynamoStripping:
         return sum(self._pool.map(work, items))
 
     def _strip(self, item: Item) -> bool:
-        names = {f"#own{number}": name for number, name in enumerate(self.design.own_attributes)}
-        request = {
-            **self._held(item, "#own0"),
-            "UpdateExpression": f"REMOVE {', '.join(names)}",
-            "ExpressionAttributeNames": names,
-        }
-        source = self.design.source_attribute
-        request["ExpressionAttributeValues"] = {":held": encode(item[source])}
-        return self.store.write_if("update_item", request, write_units(item_bytes(item)))
-
-    def _remove(self, item: Item) -> bool:
-        name = self.design.type_attribute
-        request = {**self._held(item, "#type"), "ExpressionAttributeNames": {"#type": name}}
-        request["ExpressionAttributeValues"] = {":held": encode(item[name])}
-        return self.store.write_if("delete_item", request, 1)
+        # An item without them was stripped before: the answer may have been lost.
+        condition = "attribute_exists(#key) AND (attribute_not_exists(#own0) OR #own0 = :own0)"
+        return self._update(item, "REMOVE #own0, #own1, #own2", condition, self.design.own_attributes[:1])
 
     def _own(self, item: Item) -> bool:
-        names = {f"#own{number}": name for number, name in enumerate(self.design.own_attributes)}
-        names |= {"#key": self.design.key[0].name, "#ticket": self.design.ticket_attribute}
-        given = {
-            f":own{number}": encode(item[name]) for number, name in enumerate(self.design.own_attributes)
-        }
-        request = {
-            **self._held(item, "#own0"),
-            "UpdateExpression": "SET #own0 = :own0, #own1 = :own1, #own2 = :own2",
-            "ConditionExpression": "attribute_exists(#key) AND (attribute_not_exists(#ticket) OR #ticket <= :own1)",
-            "ExpressionAttributeNames": names,
-            "ExpressionAttributeValues": given,
-        }
-        return self.store.write_if("update_item", request, write_units(item_bytes(item)))
+        update = "SET #own0 = :own0, #own1 = :own1, #own2 = :own2"
+        condition = "attribute_exists(#key) AND (attribute_not_exists(#own1) OR #own1 <= :own1)"
+        return self._update(item, update, condition, self.design.own_attributes)
 
-    def _held(self, item: Item, name: str) -> dict[str, Any]:
-        return {
+    def _update(self, item: Item, update: str, condition: str, given: Sequence[str]) -> bool:
+        names = {f"#own{number}": name for number, name in enumerate(self.design.own_attributes)}
+        request = {
             "TableName": self.design.name,
             "Key": self.store.key(self.design.key_of(item)),
-            "ConditionExpression": f"{name} = :held",
+            "UpdateExpression": update,
+            "ConditionExpression": condition,
+            "ExpressionAttributeNames": {"#key": self.design.key[0].name, **names},
+            "ExpressionAttributeValues": {
+                f":own{number}": encode(item[name]) for number, name in enumerate(given)
+            },
             "ReturnConsumedCapacity": "INDEXES",
         }
+        return self.store.write_if("update_item", request, write_units(item_bytes(item)))

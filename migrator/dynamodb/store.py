@@ -214,7 +214,7 @@ class DynamoStore:
                 raise StoppedError(f"DynamoDB leaves deletes on table {self.design.name} unprocessed")
 
     def delete_own(self, items: Sequence[Item]) -> int:
-        return sum(map(self._delete_own, items))
+        return sum(self.delete_if(item, [self.design.source_attribute]) for item in items)
 
     def get(self, keys: Sequence[ItemKey]) -> dict[ItemKey, Item]:
         items: dict[ItemKey, Item] = {}
@@ -448,20 +448,24 @@ class DynamoStore:
                 self.retry.pause()
         return QueryPage(items, read_units=units, requests=count)
 
-    def _delete_own(self, item: Item) -> bool:
-        """Delete an item that is still ours. One by one: BatchWriteItem takes no conditions."""
+    def delete_if(self, item: Item, held: Sequence[str]) -> bool:
+        """Whether an item is gone: it is deleted unless one of the `held` attributes has another value by now.
+
+        An item that is not there is gone, too: the answer to the delete may have been lost. One by one, since
+        BatchWriteItem takes no conditions.
+        """
+        names = {f"#held{number}": name for number, name in enumerate(held)}
         request = {
             "TableName": self.design.name,
             "Key": self.key(self.design.key_of(item)),
-            "ConditionExpression": "#source = :source",
-            "ExpressionAttributeNames": {"#source": self.design.source_attribute},
-            "ExpressionAttributeValues": {":source": encode(item[self.design.source_attribute])},
+            "ConditionExpression": "attribute_not_exists(#key) OR "
+            + " AND ".join(f"{name} = :{name[1:]}" for name in names),
+            "ExpressionAttributeNames": {"#key": self.design.key[0].name, **names},
+            "ExpressionAttributeValues": {f":{name[1:]}": encode(item[of]) for name, of in names.items()},
             "ReturnConsumedCapacity": "INDEXES",
         }
         # A delete takes the units of the item's write.
-        units = write_units(item_bytes(item))
-
-        return self.write_if("delete_item", request, units)
+        return self.write_if("delete_item", request, write_units(item_bytes(item)))
 
     # ── requests ──
 

@@ -143,7 +143,7 @@ def test_every_item_writing_request_is_sent_under_the_check() -> None:
     # The one request whose operation is a text.
     store, control = ((ROOT / "dynamodb" / f"{name}.py").read_text() for name in ("store", "control"))
     assert store.count("self.metered(units, lambda: getattr(self.client, operation)(") == 1
-    assert control.count("self.store.write_if(") == 4
+    assert control.count("self.store.write_if(") == 2
     assert "getattr(" not in control
 
 

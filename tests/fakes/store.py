@@ -131,17 +131,8 @@ class FakeStore:
         return Outcome(item, "stored")
 
     def remove_tombstones(self, tombstones: Sequence[Item]) -> int:
-        ticket = self.design.ticket_attribute
         self.check()
-        with self._lock:
-            drawn_tickets = [(self.design.key_of(tombstone), tombstone[ticket]) for tombstone in tombstones]
-            still = [
-                key
-                for key, drawn in drawn_tickets
-                if self._is_tombstone(self.items.get(key, {})) and self.items[key].get(ticket) == drawn
-            ]
-            self.delete(still)
-        return len(still)
+        return self.delete_if(tombstones, [self.design.type_attribute, self.design.ticket_attribute])
 
     def read_control(self) -> ControlState:
         return state_of(self.design, self.items.get(self.design.key_of(control_key(self.design))))
@@ -174,11 +165,17 @@ class FakeStore:
 
     def delete_own(self, items: Sequence[Item]) -> int:
         self.check()
-        source = self.design.source_attribute
-        keys = {self.design.key_of(item): item[source] for item in items}
-        own = [key for key, text in keys.items() if self.items.get(key, {}).get(source) == text]
-        self.delete(own)
-        return len(own)
+        return self.delete_if(items, [self.design.source_attribute])
+
+    def delete_if(self, items: Sequence[Item], held: Sequence[str]) -> int:
+        gone = 0
+        with self._lock:
+            for item in items:
+                there = self.items.get(key := self.design.key_of(item), item)
+                if all(there.get(name) == item[name] for name in held):
+                    self.items.pop(key, None)
+                    gone += 1
+        return gone
 
     def get(self, keys: Sequence[ItemKey]) -> dict[ItemKey, Item]:
         return {key: copy.deepcopy(self.items[key]) for key in keys if key in self.items}

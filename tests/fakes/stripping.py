@@ -23,10 +23,7 @@ class FakeStripping:
     def remove(self, own: Sequence[Item]) -> int:
         self.store.check()
         design = self.store.design
-        gone = [item for item in own if self._holds(item, design.type_attribute)]
-        for item in gone:
-            del self.store.items[design.key_of(item)]
-        return len(gone)
+        return self.store.delete_if(own, [design.type_attribute])
 
     def own(self, items: Sequence[Item]) -> int:
         self.store.check()
@@ -43,13 +40,10 @@ class FakeStripping:
 
     def _strip(self, item: Item) -> bool:
         design = self.store.design
-        if not self._holds(item, design.source_attribute):
+        there = self.store.items.get(design.key_of(item))
+        source = design.source_attribute
+        if there is None or there.get(source, item[source]) != item[source]:
             return False
-        there = self.store.items[design.key_of(item)]
         for name in design.own_attributes:
             there.pop(name, None)
         return True
-
-    def _holds(self, item: Item, name: str) -> bool:
-        there = self.store.items.get(self.store.design.key_of(item))
-        return there is not None and there.get(name) == item[name]

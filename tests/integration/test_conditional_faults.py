@@ -15,6 +15,7 @@ from botocore.exceptions import ClientError, CredentialRetrievalError
 
 from migrator.dynamodb.client import dynamodb_client
 from migrator.dynamodb.conditional import ConditionalWrites
+from migrator.dynamodb.control import DynamoStripping
 from migrator.dynamodb.exchange import BotocoreSigning, KeptSigning
 from migrator.dynamodb.store import DynamoStore
 from migrator.dynamodb.throttle import WriteLimit
@@ -85,9 +86,22 @@ def test_each_fault_by_itself_changes_no_outcome(
         assert verdicts(writes, dead, way) == {"stored"}
         assert verdicts(writes, items(12, 6, "other"), way) == {"tombstoned_by_other"}
         assert stored(dynamodb_url, design) == dead
-        writes.remove_tombstones(dead)
+        assert writes.remove_tombstones(dead) == 12
     assert stored(dynamodb_url, design) == []
     assert faults.counts[kind] > 0
+
+
+def test_what_a_lost_answer_removed_is_counted_as_removed(dynamodb_url: str, design: TableDesign) -> None:
+    faults = Faults(cut_after=0.4, seed=3)
+    with through(dynamodb_url, design, faults) as writes, DynamoStripping(writes.store) as stripping:
+        ours = items(12, 5)
+        assert verdicts(writes, ours, "put") == {"stored"}
+        assert stripping.strip(ours[:6]) == 6
+        assert writes.store.delete_own(ours[6:]) == 6
+    assert stored(dynamodb_url, design) == [
+        {name: one[name] for name in ("PK", "SK", "type")} for one in ours[:6]
+    ]
+    assert faults.counts["cut_after"] > 0
 
 
 @WAYS

@@ -296,7 +296,7 @@ class ItemStore(Protocol):
     def delete(self, keys: Sequence[ItemKey]) -> None: ...
 
     def delete_own(self, items: Sequence[Item]) -> int:
-        """Delete items with an unchanged source attribute; returns how many existed."""
+        """Delete items with an unchanged source attribute; returns how many are gone."""
 
     def get(self, keys: Sequence[ItemKey]) -> dict[ItemKey, Item]:
         """Read items consistently."""
@@ -370,10 +370,10 @@ class Stripping(Protocol):
     """Raises, from every method: StoppedError when DynamoDB gave up, with any part of it done."""
 
     def strip(self, items: Sequence[Item]) -> int:
-        """Remove our attributes from items with an unchanged source; returns how many had them."""
+        """Remove our attributes from items with an unchanged source; returns how many have none now."""
 
     def remove(self, own: Sequence[Item]) -> int:
-        """Delete unchanged tombstones and control items; returns how many."""
+        """Delete unchanged tombstones and control items; returns how many are gone."""
 
 
 # ──
