@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from email.utils import parsedate_to_datetime
 from functools import partial
@@ -314,7 +314,7 @@ class DynamoTableAdmin:
         self.settle(design, tell)
         request = addition(design, index, options)
         self._change("update_table", design.name, request, lambda: self._has_index(design.name, index.name))
-        self.settle(design, tell)
+        self.settle(design, tell, lambda names: index.name in names)
 
     def remove_index(self, design: TableDesign, name: str, tell: Tell) -> None:
         """Remove an index and wait until it is gone. Raises: as add_index."""
@@ -322,11 +322,14 @@ class DynamoTableAdmin:
         if self._has_index(design.name, name):
             request = removal(design, name)
             self._change("update_table", design.name, request, lambda: not self._stays(design.name, name))
-        self.settle(design, tell)
+        self.settle(design, tell, lambda names: name not in names)
 
-    def settle(self, design: TableDesign, tell: Tell) -> None:
-        """Wait, without a time limit, until no index is being created or removed. `tell`: called with each new
-        state, and every minute. Raises: Interrupted, TargetError.
+    def settle(
+        self, design: TableDesign, tell: Tell, shows: Callable[[Collection[str]], bool] = lambda names: True
+    ) -> None:
+        """Wait, without a time limit, until no index is being created or removed, and the names of the indexes are
+        what `shows` takes: DescribeTable may lag behind an UpdateTable. `tell`: called with each new state, and
+        every minute. Raises: Interrupted, TargetError.
         """
         said, said_at = "", 0.0
         while True:
@@ -334,8 +337,9 @@ class DynamoTableAdmin:
             if description is None:
                 raise TargetError(f"table {design.name} no longer exists; find out what deletes it")
             state = "; ".join(unsettled(description))
-            if not state:
+            if not state and shows({index["IndexName"] for index in indexes_of(description)}):
                 return
+            state = state or "DescribeTable does not yet show the change"
             if state != said or time.monotonic() - said_at >= _SAID_AGAIN_S:
                 said, said_at = state, time.monotonic()
                 tell(state)

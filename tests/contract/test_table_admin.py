@@ -180,6 +180,33 @@ def test_an_index_is_added_and_holds_the_items_that_are_there(
     assert admin.index_changes(grown).add == ()
 
 
+@pytest.mark.parametrize("what", ["add", "remove"])
+def test_a_change_that_describe_table_shows_late_is_waited_for(
+    client: Any, design: TableDesign, what: str
+) -> None:
+    told, late = list[str](), list[Any]()
+    admin = DynamoTableAdmin(client, sleep=lambda _: late.pop() and None)
+    few, many = design, replace(design, indexes=(GSI1, GSI2))
+    admin.create(few if what == "add" else many)
+    before = client.describe_table(TableName=design.name)["Table"]
+
+    def answer(parsed: dict[str, Any], **_: Any) -> None:
+        if late:
+            parsed["Table"] = before
+
+    def changed(**_: Any) -> None:
+        late.extend([1, 1, 1])
+
+    client.meta.events.register("after-call.dynamodb.DescribeTable", answer)
+    client.meta.events.register("after-call.dynamodb.UpdateTable", changed)
+    if what == "add":
+        admin.add_index(many, GSI2, TableOptions(), told.append)
+    else:
+        admin.remove_index(few, "GSI2", told.append)
+    assert late == []
+    assert told[-1] == pins.text()
+
+
 def test_index_removed_from_the_design_is_dropped_and_harmless(
     admin: DynamoTableAdmin, design: TableDesign
 ) -> None:
