@@ -29,7 +29,7 @@ from migrator.dynamodb.failures import UNPROCESSED, Unprocessed, error_code, is_
 from migrator.dynamodb.store import DynamoStore, Sized, batches
 from migrator.dynamodb.throttle import LimitedRequest
 from migrator.mapping.items.encoder import PutTexts, encoded_of, item_of, names_and_values
-from migrator.mapping.items.wire import decode_item, encode, encode_item, units_of_writes, write_units
+from migrator.mapping.items.wire import decode_item, encode_item, units_of_writes, write_units
 from migrator.mapping.model.live import Outcome, Verdict
 from migrator.mapping.model.table import STATEMENT_BYTES, TOMBSTONE, EncodedItem, Item
 from migrator.runtime.errors import FullCollectionError, ItemRefusedError, NeverTakenError, amount

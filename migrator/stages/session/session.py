@@ -607,7 +607,8 @@ class ConcurrentEdges(Struct, frozen=True, dict=True):
         if self.target.table_id() != self.session.table_id:
             name = self.target.design.name
             what = f"another table has the name {name} now: it was restored or re-created"
-            raise OlderError(f"{what}; run this command again, which prints what to do")
+            new = "if it is new and empty, `migrator backfill` fills it"
+            raise OlderError(f"{what}; {new}; else run this command again, which prints what to do")
         self.session.keeping(self.live.tickets, self.control).guard()
 
     def refresh(self, check: Callable[[], None]) -> Refresh:
