@@ -43,9 +43,11 @@ from migrator.stages.live.send import LiveEntity, UnwrittenError
 PAGE = 2_000
 MOST = 50_000
 TRIAL = 10_000
-"""Marks that are read before it is judged whether that spares takes."""
-SPARED_MIN = 0.1
-"""The least share of marks ahead that was acknowledged without a take of its own."""
+"""Marks that are read before the first take shows whether that spares others."""
+SPARED_MIN = 0.2
+"""The least share of the acknowledged marks that needed no take of their own: reading a mark ahead costs about a
+third of a take of it.
+"""
 
 Step: TypeAlias = tuple[Lookup, tuple[Any, ...]]
 StepKey: TypeAlias = tuple[int, str]
@@ -77,7 +79,7 @@ class Ahead:
     _by_part: dict[Part, set[int]] = field(default_factory=lambda: defaultdict(set))
     _generation: object = None
     _upto: int = 0
-    _read: int = 0
+    _taken: int = 0
     _spared: int = 0
 
     def look(self, first: int) -> None:
@@ -85,11 +87,12 @@ class Ahead:
         for number in [number for number in self._pending if number < first]:
             self._drop(number)
         self._upto = max(self._upto, first)
-        if self._read > TRIAL and self._spared < SPARED_MIN * self._read:
+        judged = self._taken + self._spared
+        if self._spared < SPARED_MIN * judged:
             return  # a backlog of different rows
-        while (room := self.most - len(self._pending)) > 0:
+        most = self.most if judged else min(TRIAL, self.most)
+        while (room := most - len(self._pending)) > 0:
             page = self.marks.look(self._upto, min(PAGE, room), free=True)
-            self._read += len(page)
             for mark in page:
                 self._add(mark)
             if len(page) < min(PAGE, room):
@@ -108,7 +111,7 @@ class Ahead:
     def clear(self) -> None:
         self._pending.clear()
         self._by_part.clear()
-        self._upto = self._read = self._spared = 0
+        self._upto = self._taken = self._spared = 0
 
     def keys(self, roots: Iterable[Root]) -> dict[Root, set[ItemKey]]:
         return {
@@ -130,7 +133,9 @@ class Ahead:
                     del self._pending[number]
                     waited_s = self.clock() - pending.seen_at
                     finished.append(replace(pending.mark, age_s=pending.mark.age_s + waited_s))
-        self._spared += sum(mark.id not in taken for mark in finished)
+        spared = sum(mark.id not in taken for mark in finished)
+        self._spared += spared
+        self._taken += len(finished) - spared
         return finished
 
     def _renew(self) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal
+from functools import cache
 from typing import Any
 
 from sqlalchemy.engine import Connection
@@ -277,13 +278,18 @@ def _decode(connection: Connection, domains: dict[int, int]) -> Decode:
 
     driver: Any = connection.connection.driver_connection
 
-    def decode(word: str, text: str) -> Any:
+    @cache
+    def loader(word: str) -> Callable[[bytes], Any]:
         loads, type_ = Transformer(driver), _base_type(connection, int(word), domains)
-        loads.set_loader_types([type_], Format.TEXT)
+        if type_ == _MONEY:
+            scale = 2 - _decimals(connection, domains)
+            return lambda data: Decimal(re.sub(b"[$,]", b"", data).decode()).scaleb(scale)
+        return loads.get_loader(type_, Format.TEXT).load
+
+    def decode(word: str, text: str) -> Any:
+        load = loader(word)
         try:
-            if type_ == _MONEY:
-                return Decimal(re.sub("[$,]", "", text)).scaleb(2 - _decimals(connection, domains))
-            return loads.load_sequence([text.encode(errors="surrogateescape")])[0]
+            return load(text.encode(errors="surrogateescape"))
         except (psycopg.DataError, ArithmeticError):
             return text
 
