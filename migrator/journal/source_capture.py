@@ -64,8 +64,9 @@ class JournalTickets(OfJob):
     def highest(self) -> int:
         return self._sound(COUNTERS.read(self.database, self.job)).ticket
 
-    def installation(self) -> str:
-        return self._sound(COUNTERS.read(self.database, self.job)).installation
+    def generation(self) -> tuple[str, int]:
+        counter = self._sound(COUNTERS.read(self.database, self.job))
+        return counter.installation, counter.epoch
 
     def probe(self) -> None:
         """Raises: SourceError if the counter does not exist."""

@@ -218,13 +218,14 @@ def test_tickets_only_grow(tickets: Tickets) -> None:
 
 
 def test_a_raised_epoch_is_above_all_that_is_named(tickets: Tickets) -> None:
-    first, known = tickets.installation(), tickets.draw()
+    (first, _), known = tickets.generation(), tickets.draw()
     epoch = tickets.raise_epoch(0)
     assert tickets.highest() == epoch * TICKETS_AN_EPOCH > known
     far = 40 * TICKETS_AN_EPOCH + 17
     assert tickets.raise_epoch(far) == 41
     assert tickets.draw() == 41 * TICKETS_AN_EPOCH + 1
-    assert tickets.installation() == first != ""
+    assert tickets.generation() == (first, 41)
+    assert first
 
 
 # ── real databases only ──
@@ -379,17 +380,17 @@ def test_counter_continues_after_capture_is_reinstalled(database: Database) -> N
     tickets = JournalTickets(database, "shop")
     assert tickets.installed() is None
     tickets.install()
-    first, before = tickets.draw(), tickets.installation()
+    first, before = tickets.draw(), tickets.generation()
     tickets.uninstall()
     assert tickets.installed() is None
-    for call in (tickets.draw, tickets.highest, tickets.installation, lambda: tickets.raise_epoch(0)):
+    for call in (tickets.draw, tickets.highest, tickets.generation, lambda: tickets.raise_epoch(0)):
         with pins.refused(SourceError):
             call()
     tickets.install()
     found = tickets.installed()
     assert found is not None
     assert (found.job, found.ticket, found.marked_by) == ("shop", first, "triggers")
-    assert found.id == tickets.installation() != before
+    assert (found.id, found.epoch) == tickets.generation() != before
     assert tickets.draw() == first + 1
 
 

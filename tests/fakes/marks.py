@@ -164,8 +164,8 @@ class MemoryTickets:
     def highest(self) -> int:
         return self._epoch * TICKETS_AN_EPOCH + self._number
 
-    def installation(self) -> str:
-        return self._installation
+    def generation(self) -> tuple[str, int]:
+        return self._installation, self._epoch
 
     def raise_epoch(self, above: int) -> int:
         self._epoch, self._number = max(self._epoch, above // TICKETS_AN_EPOCH) + 1, 0

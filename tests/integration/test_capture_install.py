@@ -68,11 +68,11 @@ def test_uninstall_leaves_nothing_and_install_does_nothing_twice(shop: Capturing
     done = stage(shop).install(plans(shop))
     assert (len(done.tables), len(done.changed), done.new) == (2, 2, True)
     assert states(shop) == {"customer": "captured", "or der": "captured"}
-    installed, first = catalogue(shop), shop.tickets.installation()
+    installed, first = catalogue(shop), shop.tickets.generation()
     again = stage(shop).install(plans(shop))
     assert (again.changed, again.new) == ((), False)
     assert catalogue(shop) == installed
-    assert shop.tickets.installation() == first
+    assert shop.tickets.generation() == first
     stage(shop).uninstall(shop.marks, discard_marks=False)
     assert catalogue(shop) == before
     assert stage(shop).uninstall(shop.marks, discard_marks=False) == []
@@ -178,11 +178,11 @@ def test_marks_that_wait_hinder_an_uninstall(shop: Capturing) -> None:
 
 def test_dropped_mark_table_is_recreated_and_reported(shop: Capturing) -> None:
     stage(shop).install(plans(shop))
-    first, ticket = shop.tickets.installation(), shop.tickets.draw()
+    first, ticket = shop.tickets.generation(), shop.tickets.draw()
     shop.run("DROP TABLE migrator.mark" if shop.engine == "postgresql" else "DROP TABLE migrator_mark")
     done = stage(shop).install(plans(shop))
     assert (done.changed, done.new, done.lost_marks) == ((), False, True)
-    assert shop.tickets.installation() != first
+    assert shop.tickets.generation() != first
     assert shop.tickets.draw() == ticket + 1
     shop.run("INSERT INTO customer VALUES (1, 'x')")
     assert len(shop.left()) == 1

@@ -79,8 +79,8 @@ class Database:
     def highest(self) -> int:
         return self.epoch * TICKETS_AN_EPOCH + self.number
 
-    def installation(self) -> str:
-        return "simulated"
+    def generation(self) -> tuple[str, int]:
+        return "simulated", self.epoch
 
     def raise_epoch(self, above: int) -> int:
         self.epoch = above // TICKETS_AN_EPOCH + 1

@@ -332,8 +332,8 @@ class Tickets(Protocol):
 
     def highest(self) -> int: ...
 
-    def installation(self) -> str:
-        """A unique identity of this installation of capture, which outlives an epoch."""
+    def generation(self) -> tuple[str, int]:
+        """A unique identity of this installation of capture, and its epoch."""
 
     def raise_epoch(self, above: int) -> int:
         """Begin an epoch with all tickets higher than `above`, and return it."""

@@ -340,8 +340,9 @@ class SqlTickets:
     def highest(self) -> int:
         return self._writing.look("reading the last ticket", self._counter).ticket
 
-    def installation(self) -> str:
-        return self._writing.look("reading capture's installation", self._counter).id
+    def generation(self) -> tuple[str, int]:
+        current = self._writing.look("reading capture's installation", self._counter)
+        return current.id, current.epoch
 
     def raise_epoch(self, above: int) -> int:
         def work(connection: Connection, ddl: Ddl) -> int:

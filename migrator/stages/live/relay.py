@@ -16,7 +16,7 @@ from migrator.mapping.items.items import CompiledEntity, ImageKeys, Reach, reach
 from migrator.mapping.model.edges import RootFinder, Rows
 from migrator.mapping.model.facts import Captured, EntityPlan, Lookup
 from migrator.mapping.model.journal import Finding
-from migrator.mapping.model.live import LONGEST_WAIT_S, TICKETS_AN_EPOCH, Mark, Marks, OpenFindings, Root
+from migrator.mapping.model.live import LONGEST_WAIT_S, Mark, Marks, OpenFindings, Root
 from migrator.mapping.model.mapping import Mapping as MappingModel
 from migrator.mapping.model.results import Worked
 from migrator.mapping.model.table import Item, ItemKey, TableDesign, encode_key, split_source
@@ -99,8 +99,9 @@ class Ahead:
                 return
             self._upto = page[-1].id
 
-    def add(self, marks: Iterable[Mark]) -> None:
-        self._renew()
+    def add(self, marks: Sequence[Mark]) -> None:
+        if marks:
+            self._renew()
         for mark in marks:
             self._add(mark)
 
@@ -286,8 +287,7 @@ class Relay:
         worked.changes.append((mark.table, mark.age_s))
 
     def _generation(self) -> tuple[str, int]:
-        tickets = self.refresh.tickets
-        return tickets.installation(), tickets.highest() // TICKETS_AN_EPOCH
+        return self.refresh.tickets.generation()
 
     def _next_size(self, took_s: float, *, is_full: bool) -> int:
         """All marks of a take wait for its last one, and return to other relays if their lease ends first."""
@@ -487,7 +487,9 @@ class Relay:
         if steps:
             yield _Work(None, {root: set() for root in roots}, None, steps.keys() - wide)
         root_count = len(roots)
-        self._ahead.add(mark for mark, reach in fresh if any(step_key(step) in wide for step in reach.steps))
+        self._ahead.add(
+            [mark for mark, reach in fresh if any(step_key(step) in wide for step in reach.steps)]
+        )
         begun: set[StepKey] = set()
         for mark, reach in reaches:
             walks = {step_key(step) for step in reach.steps} & wide

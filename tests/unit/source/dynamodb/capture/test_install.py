@@ -78,7 +78,7 @@ def test_services_leave_no_marks() -> None:
 def test_lost_stream_makes_a_new_installation_needing_a_verify(happens: str) -> None:
     documents = Documents()
     documents.install()
-    before = documents.tickets.installation()
+    before = documents.tickets.generation()
     getattr(documents.fakes["users"], happens)()
     assert states(documents) == ["captured", "unread"]
     first, second = documents.capture.install_steps(documents.tables, "shop")
@@ -87,7 +87,7 @@ def test_lost_stream_makes_a_new_installation_needing_a_verify(happens: str) -> 
     assert states(documents) == ["captured", "unread"], "killed here, it is done once more"
     documents.install()
     assert states(documents) == ["captured", "captured"]
-    assert documents.tickets.installation() != before
+    assert documents.tickets.generation() != before
 
 
 def test_pause_of_25_hours_needs_an_install_and_22_hours_none() -> None:
@@ -101,10 +101,10 @@ def test_pause_of_25_hours_needs_an_install_and_22_hours_none() -> None:
     assert states(documents) == ["captured", "captured"]
     documents.pass_by(3 * HOUR_S)
     assert states(documents) == ["unread", "unread"]
-    before = documents.tickets.installation()
+    before = documents.tickets.generation()
     documents.install()
     assert states(documents) == ["captured", "captured"]
-    assert documents.tickets.installation() != before
+    assert documents.tickets.generation() != before
     documents.write("users", 1, name="Eve")
     documents.drain()
     assert documents.live() == documents.expected()
@@ -183,10 +183,10 @@ def test_table_added_to_the_mapping_is_begun_alone() -> None:
     users = [table for table in documents.tables if table.name == "users"]
     for step in documents.capture.install_steps(users, "shop"):
         documents.capture.do(step)
-    before = documents.tickets.installation()
+    before = documents.tickets.generation()
     assert states(documents) == ["unread", "captured"]
     (step,) = documents.capture.install_steps(documents.tables, "shop")
     assert step == replace(step, table="orders", statements=("begin with the stream of orders",))
     documents.capture.do(step)
     assert states(documents) == ["captured", "captured"]
-    assert documents.tickets.installation() == before
+    assert documents.tickets.generation() == before
