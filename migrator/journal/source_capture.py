@@ -12,7 +12,7 @@ from sqlalchemy import Connection, Row, Select, bindparam, case, delete, func, i
 from migrator.journal.database import Database, OfJob, bring_back, reading, repeatable, seconds
 from migrator.journal.records import KeptRecords
 from migrator.journal.schema import source_mark
-from migrator.mapping.items.wire import mark_of, write_keys
+from migrator.mapping.items.wire import MARK_COLUMNS, mark_of, write_keys
 from migrator.mapping.model.live import (
     LONGEST_WAIT_S,
     TICKETS_AN_EPOCH,
@@ -255,4 +255,4 @@ class JournalMarks(OfJob):
         def read(text: str | None) -> Image | None:
             return None if text is None else self._read_image(row.table_name, text)
 
-        return mark_of(row, read, now - row.changed_at)
+        return mark_of([row._mapping[name] for name in MARK_COLUMNS], read, now - row.changed_at)

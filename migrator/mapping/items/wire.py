@@ -60,23 +60,32 @@ def write_keys(keys: Sequence[ItemKey]) -> str:
     return json.dumps([write_key(key) for key in keys], ensure_ascii=False)
 
 
-def mark_of(row: Any, read_image: Callable[[str | None], Image | None], age_s: float) -> Mark:
-    """The mark in a row. An unreadable one has `fault` set: it must not block the others."""
-    try:
-        read = map(read_key, json.loads(row.item_keys) if row.item_keys else ())
-        keys, fault = tuple(key for key in read if key is not None), ""
-    except (ValueError, TypeError, AttributeError, ArithmeticError, LookupError, RecursionError):
-        keys, fault = (), "its item keys are damaged"
-    before = read_image(row.image_before)
+MARK_COLUMNS = (
+    *("id", "table_name", "image_before", "image_after", "root_entity", "root_key", "item_keys"),
+    *("work_cursor", "tries"),
+)
+
+
+def mark_of(row: Sequence[Any], read_image: Callable[[str | None], Image | None], age_s: float) -> Mark:
+    """The mark in a row of MARK_COLUMNS. An unreadable one has `fault` set: it must not block the others."""
+    # Not by name: SQLAlchemy looks each of them up in each row.
+    number, table, image_before, image_after, entity, key, item_keys, cursor, tries = row
+    keys, fault = (), ""
+    if item_keys:
+        try:
+            keys = tuple(read for text in json.loads(item_keys) if (read := read_key(text)) is not None)
+        except (ValueError, TypeError, AttributeError, ArithmeticError, LookupError, RecursionError):
+            fault = "its item keys are damaged"
+    before = read_image(image_before)
     return Mark(
-        id=row.id,
-        table=row.table_name,
+        id=number,
+        table=table,
         before=before,
-        after=before if row.image_after == row.image_before else read_image(row.image_after),
-        root=None if row.root_entity is None else (row.root_entity, row.root_key),
+        after=before if image_after == image_before else read_image(image_after),
+        root=None if entity is None else (entity, key),
         keys=keys,
-        cursor=row.work_cursor or "",
-        tries=row.tries,
+        cursor=cursor or "",
+        tries=tries,
         fault=fault,
         age_s=max(0.0, age_s),
     )

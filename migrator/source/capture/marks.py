@@ -11,9 +11,9 @@ from typing import Any
 
 import orjson
 import sqlalchemy as sa
-from sqlalchemy.engine import Connection
+from sqlalchemy.engine import Connection, Row
 
-from migrator.mapping.items.wire import mark_of, write_keys
+from migrator.mapping.items.wire import MARK_COLUMNS, mark_of, write_keys
 from migrator.mapping.model.live import (
     LONGEST_WAIT_S,
     TICKETS_AN_EPOCH,
@@ -64,7 +64,7 @@ class Images:
 # hint, not a cursor: a transaction that commits late brings marks with lower ids, so now and then a take begins at the
 # first mark.
 
-_COLUMNS = "id, table_name, image_before, image_after, root_entity, root_key, item_keys, work_cursor, tries"
+_COLUMNS = ", ".join(MARK_COLUMNS)
 _FREE = "ready_at <= {now} AND leased_until <= {now}"
 _READ = (
     f"SELECT {_COLUMNS}, {{now}} - changed_at AS age_s FROM {{mark}}"
@@ -173,8 +173,7 @@ class SqlMarks:
             if rows:
                 leased = self._listed(ddl, [row.id for row in rows], _LEASE)
                 connection.execute(leased, {"s": lease_s, "owner": self._owner})
-            images = Images(self._capturing, connection, self._domains)
-            return [mark_of(row, images.read, float(row.age_s or 0)) for row in rows], self._clock() - started
+            return self._read(connection, rows), self._clock() - started
 
         return self.writing.write("taking changes", work)
 
@@ -243,10 +242,13 @@ class SqlMarks:
         def work(connection: Connection, ddl: Ddl) -> list[Mark]:
             chosen = _text(_READ if free else _BROWSE, ddl)
             rows = connection.execute(chosen, {"begin": after + 1, "count": count}).all()
-            images = Images(self._capturing, connection, self._domains)
-            return [mark_of(row, images.read, float(row.age_s or 0)) for row in rows]
+            return self._read(connection, rows)
 
         return self.writing.look("reading changes", work)
+
+    def _read(self, connection: Connection, rows: Sequence[Row[Any]]) -> list[Mark]:
+        images = Images(self._capturing, connection, self._domains)
+        return [mark_of(row[:-1], images.read, float(row[-1] or 0)) for row in rows]
 
     def state(self) -> MarksState:
         def work(connection: Connection, ddl: Ddl) -> MarksState:

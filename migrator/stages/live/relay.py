@@ -192,7 +192,7 @@ class RelayOptions(Struct, frozen=True):
     `wait_s`: before a failed mark is retried; doubles each time, up to `longest_wait_s`.
     """
 
-    marks: int = 500
+    marks: int = 1000
     roots: int = 200
     roots_at_once: int = 2000
     lease_s: float = 60.0
