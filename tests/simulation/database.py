@@ -53,7 +53,7 @@ class Database:
     next_mark: int = 0
     locks: dict[Any, object] = field(default_factory=dict)
     hidden: frozenset[RowId] = frozenset()
-    generation: int = 0
+    restores: int = 0
     """Counts restores: all connections are cut off."""
     unread: set[Any] = field(default_factory=set)
     """Actors that have drawn a ticket, and may not have read all that they write with it."""
@@ -188,7 +188,7 @@ class Database:
     def restore(self, saved: Saved) -> None:
         self.tables, self.marks, self.epoch, self.number = copy.deepcopy(saved)
         self.locks.clear()
-        self.generation += 1
+        self.restores += 1
 
     def has_read(self) -> None:
         self.unread.discard(getcurrent())
@@ -210,10 +210,10 @@ class Transaction:
     generation: int = -1
 
     def __post_init__(self) -> None:
-        self.generation = self.database.generation
+        self.generation = self.database.restores
 
     def refuse_cut_off(self) -> None:
-        if self.generation != self.database.generation:
+        if self.generation != self.database.restores:
             raise RolledBack
 
     def row(self, row_id: RowId) -> Row | None:

@@ -34,13 +34,13 @@ class LogDatabase(Database):
     reader: object = None
 
     def committed(self, changes: Mapping[RowId, Row | None], marks: Sequence[Mark]) -> None:
-        entry, generation = Committed(self.recorded(marks)), self.generation
+        entry, generation = Committed(self.recorded(marks)), self.restores
         self.log.append(entry)
         try:
             self.schedule.step()
         finally:
             # Also of a service that is killed here: it is committed.
-            if generation == self.generation:
+            if generation == self.restores:
                 super().committed(changes, [])
                 entry.is_visible = True
 
@@ -61,7 +61,7 @@ class LogDatabase(Database):
         """What a reader does, unless another one has the slot."""
         if self.reader is not None:
             return
-        self.reader, generation = getcurrent(), self.generation
+        self.reader, generation = getcurrent(), self.restores
         try:
             sent = self.confirmed
             while sent < len(self.log):
@@ -72,7 +72,7 @@ class LogDatabase(Database):
                 sent += len(read)
                 self.keep_copied(read, sent, generation)
         finally:
-            if generation == self.generation:
+            if generation == self.restores:
                 self.reader = None
 
     def keep_copied(self, read: Sequence[Committed], sent: int, generation: int) -> None:
@@ -92,7 +92,7 @@ class LogDatabase(Database):
 
     def wait(self, generation: int) -> None:
         self.schedule.step()
-        if generation != self.generation:
+        if generation != self.restores:
             raise SourceError("the server has ended the stream")
 
     def saved(self) -> Any:

@@ -174,7 +174,7 @@ def raise_epoch(session: JobSession, above: int) -> str:
         _unless_above(above, None, adoption_wiring.want_repair, session)
         counter = live.tickets
         counter.raise_epoch(max(counter.highest(), *tickets))
-        return f"last ticket {counter.highest()} of installation {counter.installation()}"
+        return f"last ticket {counter.highest()} of installation {counter.generation()[0]}"
 
 
 def _unless_above(above: int, unknown: Any, asked: Callable[..., Any], session: JobSession) -> Any:

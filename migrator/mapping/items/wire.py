@@ -70,7 +70,8 @@ def mark_of(row: Sequence[Any], read_image: Callable[[str | None], Image | None]
     """The mark in a row of MARK_COLUMNS. An unreadable one has `fault` set: it must not block the others."""
     # Not by name: SQLAlchemy looks each of them up in each row.
     number, table, image_before, image_after, entity, key, item_keys, cursor, tries = row
-    keys, fault = (), ""
+    keys: tuple[ItemKey, ...] = ()
+    fault = ""
     if item_keys:
         try:
             keys = tuple(read for text in json.loads(item_keys) if (read := read_key(text)) is not None)
