@@ -17,6 +17,7 @@ from migrator.mapping.inverse.values import (
     Cause,
     Loss,
     Reading,
+    UnfitError,
     after,
     attribute_reader,
     read_epoch,
@@ -383,7 +384,7 @@ def _picker(pattern: re.Pattern[str], number: int) -> Reading:
     def pick(text: Any) -> str:
         match = pattern.fullmatch(text) if isinstance(text, str) else None
         if match is None:
-            raise ValueError("it does not have the form of its template")
+            raise UnfitError("it does not have the form of its template")
         return match[number + 1]
 
     return pick
@@ -431,7 +432,9 @@ def _given(
             is_pointer = place.stored and isinstance(value, dict) and value.keys() == _POINTER
             return reading(_content(value, contents) if is_pointer else value)
         except (ValueError, ArithmeticError, TypeError) as error:
-            raise ValueError(f"{_shown(place.where)}, for column {column.name}: {error}") from None
+            # Python's own messages contain the value.
+            why = error if isinstance(error, UnfitError) else f"it is not a valid {column.kind.name}"
+            raise ValueError(f"{_shown(place.where)}, for column {column.name}: {why}") from None
 
     return GivenColumn(column.name, read)
 
@@ -467,7 +470,7 @@ def _content(pointer: dict[str, Any], contents: Contents) -> Value:
     try:
         return _FORMS[pointer["form"]](contents(pointer["s3"]))
     except KeyError:
-        raise ValueError("the object in S3 that it points to is not available") from None
+        raise UnfitError("the object in S3 that it points to is not available") from None
 
 
 # ── Texts of templates divided again ──

@@ -53,6 +53,10 @@ Reading = Callable[[Any], Any]
 """From an item's value to the column's decoded value. Raises: ValueError for a value that no row makes."""
 
 
+class UnfitError(ValueError):
+    """A value that no row makes; the message does not contain it, as Python's own may."""
+
+
 class Undone(Struct, frozen=True):
     """A reference read back, from an attribute and from a template's text. `raw`: without a filter."""
 
@@ -78,7 +82,7 @@ def attribute_reader(kind: Kind) -> Reading:
 
     def reading(value: Any) -> Any:
         if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
-            raise ValueError(f"it is of another type than the column ({kind.name})")
+            raise UnfitError(f"it is of another type than the column ({kind.name})")
         return read(value)
 
     return reading
@@ -91,7 +95,7 @@ def _decoded(kind: Kind) -> Reading:
         try:
             return decode(value)
         except RowError as error:
-            raise ValueError(str(error)) from None
+            raise UnfitError(str(error)) from None
 
     return read
 
@@ -101,15 +105,23 @@ def _spelled(kind: Kind) -> Reading:
     form = values.PYTHON_FORMS[kind.name][1]
 
     def read(text: str) -> Any:
-        return spelled(str(form(text)) if kind.name == "uuid" else form(text), text)
+        value = str(form(text)) if kind.name == "uuid" else form(text)
+        if values.text(value) != text:
+            raise UnfitError(f"{_OTHER_FORM}, {_DIGIT.sub('0', values.text(value))}")
+        return value
 
     return read
+
+
+_OTHER_FORM = "it is not in the form that migrator writes"
+_DIGIT = re.compile("[0-9a-f]")
+"""Replaced in the message."""
 
 
 def spelled(value: Any, text: str, form: Callable[[Any], str] = values.text) -> Any:
     """The value, if this is the text that migrator writes. Raises: ValueError."""
     if form(value) != text:
-        raise ValueError("it is not in the form that migrator writes")
+        raise UnfitError(_OTHER_FORM)
     return value
 
 
@@ -147,7 +159,7 @@ def text_reader(kind: Kind) -> Reading | Loss:
         try:
             value = in_attribute(of_text(text))
         except (InvalidOperation, KeyError):
-            raise ValueError(f"the text is not a valid {kind.name}") from None
+            raise UnfitError(f"the text is not a valid {kind.name}") from None
         return spelled(value, text)
 
     return read
@@ -165,7 +177,7 @@ _OF_TEXTS: dict[str, Reading] = {
 def text_itself(value: Any) -> str:
     if isinstance(value, str):
         return value
-    raise ValueError("it is not a text")
+    raise UnfitError("it is not a text")
 
 
 def text_kept(value: Undone, kind: Kind, *, loosely_typed: bool) -> Undone:
@@ -190,10 +202,10 @@ def text_kept(value: Undone, kind: Kind, *, loosely_typed: bool) -> Undone:
 def padded_text(format_spec: str, kind: Kind, text: Any) -> str:
     width, decimals = format_width(format_spec)
     if not isinstance(text, str) or len(text) != width or not set(text) <= set("0123456789."):
-        raise ValueError(f"it is not as wide as its format {format_spec}")
+        raise UnfitError(f"it is not as wide as its format {format_spec}")
     whole, _, fraction = text.partition(".")
     if len(fraction) != decimals:
-        raise ValueError(f"it does not have the decimals of its format {format_spec}")
+        raise UnfitError(f"it does not have the decimals of its format {format_spec}")
     number = Decimal(text)
     if kind.name == "integer":
         return str(int(number))
@@ -290,7 +302,7 @@ def _map(used: Filter, value: Undone, _: Kind, around: FilterContext, __: bool) 
 
     def unmapped(name: Any) -> Any:
         if not isinstance(name, str) or name not in names:
-            raise ValueError(f"the map '{used.args[0]}' does not make this value")
+            raise UnfitError(f"the map '{used.args[0]}' does not make this value")
         return read(names[name])
 
     return both(unmapped)
@@ -314,7 +326,7 @@ def _escape(used: Filter, value: Undone, _: Kind, around: FilterContext, __: boo
             plain = _ESCAPED.sub(lambda match: bytes.fromhex(match[0].replace("%", "")).decode(), text)
             if FILTERS[used.name].make((), around)(plain) == text:
                 return plain
-        raise ValueError("it is not escaped as migrator escapes")
+        raise UnfitError("it is not escaped as migrator escapes")
 
     return both(after(value.of_text, unescaped))
 
@@ -331,7 +343,7 @@ def _json(_: Filter, value: Undone, *__: object) -> Undone:
         try:
             return json.loads(text, parse_float=Decimal)
         except (TypeError, ValueError, InvalidOperation, RecursionError):
-            raise ValueError("it is not JSON") from None
+            raise UnfitError("it is not JSON") from None
 
     return both(after(value.of_attribute, parsed))
 
@@ -381,10 +393,10 @@ def read_epoch(kind: Kind, number: Any, per_s: int = 1) -> date:
     try:
         moment = datetime(1970, 1, 1) + timedelta(seconds=1) / per_s * int(number)
     except (OverflowError, TypeError, ArithmeticError):
-        raise ValueError(f"this number is not a {kind.name}") from None
+        raise UnfitError(f"this number is not a {kind.name}") from None
     value = moment.date() if kind.name == "date" else moment.replace(tzinfo=UTC if kind.zone else None)
     if epoch_of(value, per_s=per_s) != number:
-        raise ValueError("it is not midnight" if kind.name == "date" else "it is not a whole number")
+        raise UnfitError("it is not midnight" if kind.name == "date" else "it is not a whole number")
     return value
 
 
