@@ -13,7 +13,7 @@ from migrator.mapping.inverse.rows import RowPart, is_same
 from migrator.mapping.items.items import CompiledEntity
 from migrator.mapping.items.values import NoFormError, decoder
 from migrator.mapping.model.edges import Rows
-from migrator.mapping.model.facts import Column, EntityPlan, Slot
+from migrator.mapping.model.facts import Column, EntityPlan, Slot, attributes_of
 from migrator.mapping.model.journal import Progress, Tally
 from migrator.mapping.model.live import (
     MOST,
@@ -85,6 +85,14 @@ class RowVerify:
     @cached_property
     def by_key(self) -> ReadRows:
         return partial(self.stage.spellings.read_rows, self.source)
+
+    @cached_property
+    def _made_by_rows(self) -> frozenset[tuple[str, str]]:
+        """Types and attributes that rows make."""
+        designs = self.stage.inverse.designs
+        return frozenset(
+            (one.design.type, name) for one in designs for name in attributes_of(one.plan, one.design)
+        )
 
     def run(self) -> RowsVerified:
         """Differences that persist after `settle_s`. Raises: Interrupted, StoppedError, SourceError."""
@@ -216,9 +224,12 @@ class RowVerify:
         """Count differences of two items of the same row. Attributes only in `made` do not count."""
         table = self.stage.inverse.table
         for one in differences(made, item, frozenset({*table.own_attributes, *table.kept})):
-            if one.kind != "missing":
+            counted = (table.type_of(item), one.attribute)
+            # A row makes no attribute of a NULL, so it keeps one that is NULL.
+            is_null = item.get(one.attribute) is None and counted in self._made_by_rows
+            if one.kind != "missing" and not (is_null and one.kind == "unexpected"):
                 counts = self._extra if one.kind == "unexpected" else self._forms
-                counts[table.type_of(item), one.attribute] += 1
+                counts[counted] += 1
 
     def _differing(self, key: ItemKey, made: Item | None, stored: Item | None) -> Doubts:
         wanted, there = self._row_parts(made), self._row_parts(stored)

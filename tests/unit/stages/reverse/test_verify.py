@@ -91,6 +91,14 @@ def test_attributes_that_no_row_keeps_are_counted_by_name() -> None:
     assert not Compared(shop).run().unkept
 
 
+def test_null_attribute_of_a_null_column_is_kept_by_its_row() -> None:
+    shop = _equal()
+    shop.put({**order(1, 2), "total": None})
+    shop.drain()
+    result = Compared(shop).run()
+    assert (result.is_clean, bool(result.unkept)) == (True, False)
+
+
 def _lose(rows: list[dict[str, Any]], number: int) -> None:
     rows[:] = [row for row in rows if row["id"] != number]
 
