@@ -45,6 +45,7 @@ from migrator.runtime.errors import MigratorError, SettingsError, StoppedError
 from migrator.runtime.measures import Answers
 from migrator.runtime.retry import Retry
 from migrator.runtime.server_errors import (
+    ALIVE,
     denial,
     is_broken,
     is_busy,
@@ -652,10 +653,12 @@ def _url(text: str | URL) -> URL:
 def _engine(url: URL) -> Engine:
     try:
         if url.get_backend_name() != "sqlite":
-            connect_args: dict[str, Any] = (
-                {} if "connect_timeout" in url.query else {"connect_timeout": _CONNECT_TIMEOUT_S}
-            )
-            if url.get_backend_name() == "postgresql":
+            is_postgresql = url.get_backend_name() == "postgresql"
+            defaults = {"connect_timeout": _CONNECT_TIMEOUT_S, **(ALIVE if is_postgresql else {})}
+            connect_args: dict[str, Any] = {
+                name: value for name, value in defaults.items() if name not in url.query
+            }
+            if is_postgresql:
                 # From a database without an encoding (SQL_ASCII) the driver would return bytes for text.
                 connect_args["client_encoding"] = "utf8"
                 # Behind a pooler, a statement prepared in one server session is unknown in the next.
@@ -663,7 +666,7 @@ def _engine(url: URL) -> Engine:
             # The next statement must see what others have committed meanwhile: the default on PostgreSQL, not on MySQL.
             level = "READ COMMITTED"
             # Set per transaction, overriding what another client set for a pooled session.
-            options = {"postgresql_readonly": False} if url.get_backend_name() == "postgresql" else {}
+            options = {"postgresql_readonly": False} if is_postgresql else {}
             with naming_options("the journal's URL"):
                 engine = create_engine(
                     url,

@@ -15,6 +15,15 @@ from migrator.runtime.errors import SettingsError, StoppedError
 # at a second Ctrl-C, a traceback.
 logging.getLogger("sqlalchemy.pool").addHandler(logging.NullHandler())
 
+ALIVE = {
+    "keepalives_idle": 30,
+    "keepalives_interval": 10,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 60_000,
+}
+"""Parameters of libpq: a connection dropped by a firewall or a network is noticed within a minute. The system's
+default is two hours, and 15 minutes for a connection that waits for an answer."""
+
 # What a driver's error means: server gone, busy, conflict, read-only, login refused.
 
 _BROKEN_SQLSTATES = frozenset({"57P01", "57P02", "57P03", "25P03", "53300", "40001"})

@@ -26,8 +26,9 @@ from migrator.mapping.model.journal import Finding, Page, RunIdentity, SegmentSt
 from migrator.mapping.model.live import KeyRequest
 from migrator.runtime.errors import StoppedError
 from migrator.runtime.retry import Backoff, Retry
-from migrator.source.engines.base import ConnectionOptions
-from migrator.source.engines.connect import source_url
+from migrator.runtime.server_errors import ALIVE
+from migrator.source.engines.base import Address, ConnectionOptions
+from migrator.source.engines.connect import read_engine, source_url
 from migrator.source.reader import SqlSource
 from tests import pins
 from tests.support_mysql import connect
@@ -48,6 +49,18 @@ SERVERS = ["postgres_database", "mysql_database"]
 def journal(request: pytest.FixtureRequest) -> Iterator[SqlJournal]:
     with closing(SqlJournal(request.getfixturevalue(request.param), QUICK)) as made:
         yield made
+
+
+def test_lost_postgresql_connection_is_noticed_in_a_minute(postgres_database: str) -> None:
+    wanted = {name: str(value) for name, value in ALIVE.items()}
+    with (
+        closing(SqlJournal(f"{postgres_database}?keepalives_idle=7")) as journal,
+        journal.database.begin() as own,
+        read_engine(Address.of(source_url(postgres_database)), ConnectionOptions()).connect() as other,
+    ):
+        for connection, expected in ((own, wanted | {"keepalives_idle": "7"}), (other, wanted)):
+            driver: Any = connection.connection.driver_connection
+            assert expected.items() <= driver.info.get_parameters().items()
 
 
 def end_connection(journal: SqlJournal, driver: Any) -> None:

@@ -53,10 +53,6 @@ _TEXTS = (
 """Types whose Python value would lose something (an interval its months), or has no text form."""
 
 
-ALIVE = {"keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3}
-"""A connection dropped by a firewall is noticed within a minute; the system's default is two hours."""
-
-
 def prepare(
     connection: psycopg.Connection[Any], record: Any, *, connection_options: ConnectionOptions
 ) -> None:

@@ -14,6 +14,7 @@ from sqlalchemy.engine import URL, Connection
 from migrator.mapping.model.edges import RawPage
 from migrator.mapping.model.facts import Column, Kind
 from migrator.runtime.errors import SettingsError
+from migrator.runtime.server_errors import ALIVE
 from migrator.settings.roles import WRITES, SqlRole
 from migrator.source.engines import base, shared
 from migrator.source.engines.catalogue import Below, Functions, Links, Place, qualified, quoted
@@ -289,7 +290,7 @@ def _opened(address: base.Address, connection_options: base.ConnectionOptions) -
     defaults = {
         "application_name": connection_options.name,
         "connect_timeout": shared.CONNECT_TIMEOUT_S,
-        **connect.ALIVE,
+        **ALIVE,
     }
     # For any encoding of the database: with SQL_ASCII the driver would otherwise return bytes for texts.
     engine = shared.server_engine(

@@ -24,11 +24,11 @@ from sqlalchemy.exc import DBAPIError
 
 from migrator.runtime.errors import SourceError
 from migrator.runtime.logs import get_logger
+from migrator.runtime.server_errors import ALIVE
 from migrator.source.capture.log.changes import UNCHANGED, Row, RowChange, Value
 from migrator.source.engines.base import Address
 from migrator.source.engines.catalogue import Queries
 from migrator.source.engines.ddl import Ddl
-from migrator.source.engines.postgresql.connect import ALIVE
 from migrator.source.engines.postgresql.facts import TEXTS
 from migrator.source.sql.transactions import Writing
 
