@@ -46,6 +46,7 @@ from migrator.runtime.measures import Answers
 from migrator.runtime.retry import Retry
 from migrator.runtime.server_errors import (
     ALIVE,
+    connected,
     denial,
     is_broken,
     is_busy,
@@ -687,8 +688,8 @@ def _engine(url: URL) -> Engine:
 
 
 def _connect(dialect: Dialect, _: object, words: Sequence[Any], named: Mapping[str, Any]) -> DBAPIConnection:
-    with naming_options("the journal's URL"):
-        return dialect.connect(*words, **named)
+    connection: DBAPIConnection = connected(dialect, words, named, "the journal's URL")
+    return connection
 
 
 def _without_secrets(url: URL) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 import struct
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -124,6 +124,8 @@ def refuses_login(error: BaseException) -> bool:
 
 
 _UNREACHED = {
+    r"invalid response to SSL negotiation|packet sequence number wrong": "another kind of server responds there;"
+    " correct host and port in {}",
     r"connection refused": "no server listens there; start it or correct host and port in {}",
     r"resolve host|translate host|name or service not known|getaddrinfo": "host not found; correct {}",
     r"timeout|timed out": "no answer in time; look at the network, the firewall and {}",
@@ -156,6 +158,22 @@ def naming_options(url: str) -> Iterator[None]:
     except (AttributeError, LookupError, OSError, TypeError, ValueError) as error:
         what = f"an option of {url}, or a file that it names, does not suit its driver"
         raise SettingsError(f"{what} ({type(error).__name__}); correct it") from None
+
+
+def connected(dialect: Any, words: Sequence[Any], named: Mapping[str, Any], url: str) -> Any:
+    """A connection of a SQLAlchemy dialect's driver. Raises: as naming_options, and the driver's errors.
+
+    PyMySQL's `connect_timeout` ends before the server's first packet, for which a silent server would be waited
+    for as long as for an answer, or forever.
+    """
+    greeted = {}
+    if dialect.driver == "pymysql" and "connect_timeout" in named:
+        greeted = {"read_timeout": named["connect_timeout"]}
+    with naming_options(url):
+        connection = dialect.connect(*words, **{**named, **greeted})
+    if greeted:
+        connection._read_timeout = named.get("read_timeout")
+    return connection
 
 
 _REFUSED_AT_START = re.compile(r"connection to server .*failed: FATAL:\s+(?P<words>[^\n]+)")

@@ -18,7 +18,7 @@ from sqlalchemy.engine.interfaces import DBAPIConnection
 
 from migrator.mapping.model.facts import TableFacts
 from migrator.runtime.errors import SettingsError, SourceError
-from migrator.runtime.server_errors import naming_options, refuses_login
+from migrator.runtime.server_errors import connected, naming_options, refuses_login
 from migrator.runtime.system import how_to_install
 from migrator.source.engines.base import LONGEST_ANSWER_BYTES, Address, ConnectionOptions
 from migrator.source.engines.catalogue import quoted
@@ -119,7 +119,9 @@ def server_engine(
     def make(dialect: Dialect, url: URL) -> DBAPIConnection:
         with naming_options("the source's URL"):
             words, named = dialect.create_connect_args(url)
-            return dialect.connect(*words, **{**named, **arguments(url)})
+            named.update(arguments(url))
+        connection: DBAPIConnection = connected(dialect, words, named, "the source's URL")
+        return connection
 
     def connect(dialect: Dialect, *_: object) -> DBAPIConnection:
         url = current_url()

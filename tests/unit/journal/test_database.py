@@ -9,11 +9,13 @@ from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
+from sqlalchemy.exc import DBAPIError
 
 from migrator.journal.runs import SqlJournal
 from migrator.runtime.errors import MigratorError, SettingsError, StoppedError
 from migrator.source.engines.base import Address, ConnectionOptions
 from migrator.source.engines.connect import read_engine, source_url
+from migrator.source.sql.transactions import source_error
 from tests import pins
 from tests.support_journal_file import journal_in_file
 
@@ -56,8 +58,16 @@ def test_a_server_that_does_not_answer_shows_no_password() -> None:
     assert "s3cret" not in str(caught.value)
 
 
-@pytest.mark.parametrize("answer", [b"\0\0\0\0", b"\1\0\0\0\x0a"], ids=["empty", "cut off"])
-def test_a_server_of_another_kind_is_named(answer: bytes) -> None:
+@pytest.mark.parametrize(
+    ("scheme", "answer"),
+    [
+        pytest.param("mysql", b"\0\0\0\0", id="empty"),
+        pytest.param("mysql", b"\1\0\0\0\x0a", id="cut off"),
+        pytest.param("mysql", b'INFO {"server_id": 1}\r\n', id="mysql text"),
+        pytest.param("postgresql", b"HTTP/1.1 400 Bad Request\r\n", id="postgresql text"),
+    ],
+)
+def test_a_server_of_another_kind_is_named(scheme: str, answer: bytes) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def respond() -> None:
@@ -68,11 +78,27 @@ def test_a_server_of_another_kind_is_named(answer: bytes) -> None:
                     connection.close()
 
         threading.Thread(target=respond, daemon=True).start()
-        url = f"mysql://me@127.0.0.1:{server.getsockname()[1]}/none"
+        url = f"{scheme}://me@127.0.0.1:{server.getsockname()[1]}/none"
+        with pins.refused(StoppedError, "text" if b" " in answer else ""):
+            SqlJournal(url)
+        with pytest.raises((StoppedError, DBAPIError)) as source:
+            read_engine(Address.of(source_url(url)), ConnectionOptions()).connect()
+        why = (
+            str(source.value)
+            if isinstance(source.value, StoppedError)
+            else source_error(source.value, "", "")
+        )
+        assert "another kind of server" in str(why)
+
+
+def test_a_mysql_server_that_never_speaks_is_given_up() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        url = f"mysql://me@127.0.0.1:{server.getsockname()[1]}/none?connect_timeout=1"
         with pins.refused(StoppedError):
             SqlJournal(url)
-        with pytest.raises(StoppedError):
+        with pytest.raises(DBAPIError) as source:
             read_engine(Address.of(source_url(url)), ConnectionOptions()).connect()
+        assert "no answer in time" in str(source_error(source.value, "", ""))
 
 
 @pytest.mark.parametrize("option", ["s3cret=1", "ssl_ca=/s3cret", "connect_timeout=s3cret"])

@@ -208,7 +208,9 @@ _CANNOT_CONNECT = frozenset({2002, 2003, 2005, 2012, 2026})
 
 def _reasons(cause: BaseException) -> Iterator[str]:
     if number := mysql_number(cause):
-        if reason := shared.explanations("mysql").get(str(number)):
+        # A server of another kind may wait for our first word: that is no connection that broke.
+        is_silent = number == 2013 and "timed out" in str(cause)
+        if not is_silent and (reason := shared.explanations("mysql").get(str(number))):
             yield reason
         yield from shared.by_sqlstate(cause)
 
