@@ -228,8 +228,5 @@ def test_a_name_that_another_slot_has_is_refused(shop: SlotShop) -> None:
         told = shop.install_refused()
     finally:
         shop.sql(f"SELECT pg_drop_replication_slot('{shop.name}')")
-    assert (
-        f"the replication slot {shop.name} is of another database or plugin; give the job another name"
-        in told
-    )
+    assert f"the replication slot {shop.name} is a physical one, perhaps of another job of this name;" in told
     assert shop.of_ours() == []

@@ -66,8 +66,10 @@ def server_faults(connection: Connection, slot: str) -> Iterator[str]:
     if (own is None or own.active_pid is None) and row.senders_used >= row.senders:
         yield f"all {row.senders} replication connections are in use; raise max_wal_senders and restart"
     if own is not None and (own.database, own.plugin) != (row.name, "pgoutput"):
+        place = f"of database {own.database} (plugin {own.plugin})" if own.database else "a physical one"
         yield (
-            f"the replication slot {slot} is of another database or plugin; give the job another name, or drop that slot"
+            f"the replication slot {slot} is {place}, perhaps of another job of this name; give this job another `name:`, or"
+            " drop the slot if nothing reads it"
         )
 
 
