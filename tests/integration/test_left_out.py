@@ -137,6 +137,17 @@ def test_postgresql_leaves_out_tables_of_extensions(postgresql: Capturing) -> No
     assert (tables, list(left_out)) == (["notes"], ["spatial_ref_sys"])
 
 
+def test_init_names_why_a_key_does_not_hold(postgresql: Capturing, tmp_path: Path) -> None:
+    seen(
+        postgresql,
+        ["CREATE TABLE animal (id int PRIMARY KEY)", "CREATE TABLE dog (bark text) INHERITS (animal)"],
+    )
+    words = ["init", postgresql.url, "--out", str(tmp_path / "animals.yaml"), "--statements", "none"]
+    out = run_here(words, tmp_path, {}).out
+    assert "animal has no key that holds for all rows (tables inherit from it," in out
+    assert "dog has no primary key and no unique key without NULL" in out
+
+
 def test_init_leaves_out_a_view_with_unreadable_rows(postgresql: Capturing, tmp_path: Path) -> None:
     postgresql.run("CREATE TABLE notes (id int PRIMARY KEY, word text)", "INSERT INTO notes VALUES (1, 'a')")
     postgresql.run("CREATE VIEW broken AS SELECT 1 / (id - id) AS x, id FROM notes")

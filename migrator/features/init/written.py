@@ -348,7 +348,10 @@ def _decisions(
     facts: SchemaFacts, figures: Figures, design: PlacedTables, out: Dict[str, str], *, is_asked: bool
 ) -> Iterator[str]:
     for name in (name for name in design.without_key if not is_of_the_database("", name)):
-        yield f"{name} has no primary key and no unique key without NULL, so it is left out: name one with key:, or leave it"
+        doubts = dict.fromkeys(why for _, why in facts.tables[name].doubts)
+        key = f"key that holds for all rows ({'; '.join(doubts)})" if doubts else ""
+        key = key or "primary key and no unique key without NULL"
+        yield f"{name} has no {key}, so it is left out: name one with key:, or leave it"
     for name, what in sorted(out.items()):
         yield f"{name} is left out: the mapping of it has a fault ({what}); write its entity by hand"
     used = {access.question.table for access in design.accesses}
