@@ -164,6 +164,10 @@ class TableNames(Struct, frozen=True):
     sort: str
     type: str
     ttl: str
+    index: str
+    """Before an index's number in the names of its key attributes."""
+    own: dict[str, str]
+    """Names of migrator's attributes that are not the usual ones, by their words in `table: {own: …}`."""
 
     @classmethod
     def of(cls, facts: SchemaFacts, written: Dict[str, EntityNames] = {}) -> TableNames:
@@ -179,8 +183,14 @@ class TableNames(Struct, frozen=True):
             words[table] = free_name(names.word, words.values())
             types[table] = free_name(names.type, (*types.values(), *OWN_TYPES))
         taken = {column.name for table in facts.tables.values() for column in table.columns}
-        own = (_untaken(name, taken) for name in ("PK", "SK", "entity_type", "expires_at"))
-        return cls(words, types, entities, *own)
+        names = (_untaken(name, taken) for name in ("PK", "SK", "entity_type", "expires_at"))
+        of_indexes = [match[1] for name in taken if (match := _OF_INDEX.fullmatch(name))]
+        own = {word: name for word, usual in _OWN.items() if (name := _untaken(usual, taken)) != usual}
+        return cls(words, types, entities, *names, _untaken("GSI", of_indexes), own)
+
+
+_OF_INDEX = re.compile(r"(.*?)\d+[PS]K", re.IGNORECASE)
+_OWN = {"source": "_src", "ticket": "_tk", "revision": "_rev"}
 
 
 def _untaken(name: str, taken: Iterable[str]) -> str:

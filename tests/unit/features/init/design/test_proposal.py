@@ -140,6 +140,19 @@ def test_singular_name_that_another_table_has_is_not_taken(tmp_path: Path) -> No
     assert names.words == {"order": "ORDER", "orders": "ORDERS", "Users": "USER", "user_s": "USER_S"}
 
 
+def test_columns_named_like_attributes_of_the_table_keep_their_names(tmp_path: Path) -> None:
+    columns = "PK, sk, type, entity_type, expires_at, _src, _TK, _rev, GSI1PK, gsi2sk, _GSI7PK"
+    with source_with(
+        tmp_path, f"CREATE TABLE users (id INTEGER PRIMARY KEY, tag TEXT NOT NULL, {columns});"
+    ) as source:
+        facts, asked = source.facts(), "SELECT * FROM users WHERE tag = ?; SELECT * FROM users WHERE id = ?;"
+        made = proposed(source, asked)
+    assert (all_faults(made.text, facts), made.unserved) == ((), ())
+    names = TableNames.of(facts)
+    assert (names.partition, names.type, names.index) == ("_PK", "_entity_type", "__GSI")
+    assert names.own == {"source": "__src", "ticket": "__tk", "revision": "__rev"}
+
+
 def test_a_row_is_got_by_its_key(shop: SqlSource) -> None:
     access = only(proposed(shop, "SELECT * FROM customers WHERE id = :k"))
     assert (access.name, access.operation, access.key, access.condition) == (
