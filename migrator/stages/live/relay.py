@@ -42,7 +42,7 @@ from migrator.stages.live.send import LiveEntity, UnwrittenError
 
 PAGE = 2_000
 MOST = 50_000
-TRIAL = 10_000
+TRIAL = 5_000
 """Marks that are read before the first take shows whether that spares others."""
 SPARED_MIN = 0.2
 """The least share of the acknowledged marks that needed no take of their own: reading a mark ahead costs about a
