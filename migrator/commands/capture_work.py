@@ -196,10 +196,12 @@ def _installed(done: Installed, means: str) -> Iterator[str]:
 
 
 def _installed_by_services(done: Installed) -> Iterator[str]:
-    yield f"{'our two tables are made' if done.new or done.lost_marks else 'nothing to change'}; no trigger is"
+    made = "our two tables are made" if done.new else "our table of changes is made again"
+    yield f"{made if done.new or done.lost_marks else 'nothing to change'}; no trigger is"
     yield f"services must capture their changes of {amount(len(done.tables), 'table')}: {', '.join(done.tables)}"
-    if done.new:
+    if done.new or done.lost_marks:
         yield "their users need SELECT on our tickets, INSERT on our marks (PostgreSQL: USAGE on schema migrator)"
+    if done.new:
         yield "then start every service with the adapter, and only then `migrator backfill`"
 
 

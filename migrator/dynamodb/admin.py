@@ -331,7 +331,7 @@ class DynamoTableAdmin:
         what `shows` takes: DescribeTable may lag behind an UpdateTable. `tell`: called with each new state, and
         every minute. Raises: Interrupted, TargetError.
         """
-        said, said_at = "", 0.0
+        said, said_at, late_s = "", 0.0, 0.0
         while True:
             description = self._describe(design.name)
             if description is None:
@@ -339,7 +339,13 @@ class DynamoTableAdmin:
             state = "; ".join(unsettled(description))
             if not state and shows({index["IndexName"] for index in indexes_of(description)}):
                 return
-            state = state or "DescribeTable does not yet show the change"
+            if not state:
+                state, late_s = "DescribeTable does not yet show the change", late_s + _POLL_S
+            if late_s > _READY_S:
+                what = f"table {design.name}: an index that was changed is not as it was left"
+                raise TargetError(
+                    f"{what}; find out what else changes its indexes, then run this command again"
+                )
             if state != said or time.monotonic() - said_at >= _SAID_AGAIN_S:
                 said, said_at = state, time.monotonic()
                 tell(state)

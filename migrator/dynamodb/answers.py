@@ -69,7 +69,7 @@ class _Parser:
 def watch_requests(client: Any) -> None:
     """Run the check of `checked_last` before each request, and check that each answer is complete.
 
-    No request waits longer than the time that is left of `ending_at`.
+    No request waits for its answer longer than the time that is left of `ending_at`; connecting has a limit of its own.
     A call raises IncompleteAnswerError if a part of its answer is missing.
     """
     events, service = client.meta.events, client.meta.service_model.service_id.hyphenize()

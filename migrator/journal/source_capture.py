@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
-from sqlalchemy import Connection, Row, Select, bindparam, case, delete, func, insert, literal, select, update
+from sqlalchemy import Connection, Select, bindparam, case, delete, func, insert, literal, select, update
 
 from migrator.journal.database import Database, OfJob, bring_back, reading, repeatable, seconds
 from migrator.journal.records import KeptRecords
@@ -112,6 +112,7 @@ class JournalTickets(OfJob):
 
 # ── Marks: `model.live.MarkKeeper` ──
 
+_MARKS = select(*(source_mark.c[name] for name in MARK_COLUMNS), source_mark.c.changed_at)
 _COPIED = (
     *(source_mark.c.job, source_mark.c.table_name, source_mark.c.image_before, source_mark.c.image_after),
     *(source_mark.c.root_entity, source_mark.c.root_key, source_mark.c.item_keys),
@@ -208,14 +209,12 @@ class JournalMarks(OfJob):
     @reading
     def look(self, connection: Connection, after: int, count: int, *, free: bool = False) -> list[Mark]:
         now = seconds(connection)
-        looked = self._free(now) if free else select(source_mark).where(self._own)
+        looked = self._free(now) if free else _MARKS.where(self._own)
         later = looked.where(source_mark.c.id > after).order_by(source_mark.c.id)
         return [self._mark(row, now) for row in connection.execute(later.limit(count))]
 
     def _free(self, now: float) -> Select[Any]:
-        return select(source_mark).where(
-            self._own, source_mark.c.ready_at <= now, source_mark.c.leased_until <= now
-        )
+        return _MARKS.where(self._own, source_mark.c.ready_at <= now, source_mark.c.leased_until <= now)
 
     @reading
     def state(self, connection: Connection) -> MarksState:
@@ -251,8 +250,10 @@ class JournalMarks(OfJob):
         of_id = change.where(self._own, source_mark.c.id == bindparam("of_id"))
         return connection.execute(of_id, [{"of_id": number} for number in sorted(ids)]).rowcount
 
-    def _mark(self, row: Row[Any], now: float) -> Mark:
-        def read(text: str | None) -> Image | None:
-            return None if text is None else self._read_image(row.table_name, text)
+    def _mark(self, row: Sequence[Any], now: float) -> Mark:
+        columns, changed_at = row[:-1], row[-1]
 
-        return mark_of([row._mapping[name] for name in MARK_COLUMNS], read, now - row.changed_at)
+        def read(text: str | None) -> Image | None:
+            return None if text is None else self._read_image(columns[1], text)
+
+        return mark_of(columns, read, now - changed_at)

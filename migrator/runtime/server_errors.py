@@ -124,8 +124,9 @@ def refuses_login(error: BaseException) -> bool:
 
 
 _UNREACHED = {
-    r"invalid response to SSL negotiation|packet sequence number wrong": "another kind of server responds there;"
-    " correct host and port in {}",
+    r"invalid response to SSL negotiation|packet sequence number wrong - got \d+ expected 0": (
+        "another kind of server responds there; correct host and port in {}"
+    ),
     r"connection refused": "no server listens there; start it or correct host and port in {}",
     r"resolve host|translate host|name or service not known|getaddrinfo": "host not found; correct {}",
     r"timeout|timed out": "no answer in time; look at the network, the firewall and {}",

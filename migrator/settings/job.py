@@ -337,7 +337,7 @@ class ReadSettings(Settings):
 
     `phase_cache_s`: maximum age of a phase in a service.
     `connections`: to SQL, for the callers of one process.
-    `patience_s`: how long a call retries a side that fails temporarily.
+    `patience_s`: how long a call waits for an answer, and retries a side that fails temporarily.
     `cursor_key`: signs cursors, the same in all processes.
     `cursor_life_s`: maximum age of a cursor.
     """

@@ -207,6 +207,19 @@ def test_a_change_that_describe_table_shows_late_is_waited_for(
     assert told[-1] == pins.text()
 
 
+def test_an_index_that_somebody_removes_again_is_not_waited_for_without_end(
+    client: Any, design: TableDesign
+) -> None:
+    admin = DynamoTableAdmin(client, sleep=lambda _: None)
+    admin.create(design)
+    before = client.describe_table(TableName=design.name)["Table"]
+    client.meta.events.register(
+        "after-call.dynamodb.DescribeTable", lambda parsed, **_: parsed.update(Table=before)
+    )
+    with pins.refused(TargetError):
+        admin.add_index(replace(design, indexes=(GSI1, GSI2)), GSI2, TableOptions(), lambda _: None)
+
+
 def test_index_removed_from_the_design_is_dropped_and_harmless(
     admin: DynamoTableAdmin, design: TableDesign
 ) -> None:

@@ -183,10 +183,12 @@ class TableNames(Struct, frozen=True):
             words[table] = free_name(names.word, words.values())
             types[table] = free_name(names.type, (*types.values(), *OWN_TYPES))
         taken = {column.name for table in facts.tables.values() for column in table.columns}
-        names = (_untaken(name, taken) for name in ("PK", "SK", "entity_type", "expires_at"))
+        partition, sort, type_, ttl = (
+            _untaken(name, taken) for name in ("PK", "SK", "entity_type", "expires_at")
+        )
         of_indexes = [match[1] for name in taken if (match := _OF_INDEX.fullmatch(name))]
         own = {word: name for word, usual in _OWN.items() if (name := _untaken(usual, taken)) != usual}
-        return cls(words, types, entities, *names, _untaken("GSI", of_indexes), own)
+        return cls(words, types, entities, partition, sort, type_, ttl, _untaken("GSI", of_indexes), own)
 
 
 _OF_INDEX = re.compile(r"(.*?)\d+[PS]K", re.IGNORECASE)

@@ -176,7 +176,9 @@ def split(inspector: sa.Inspector, name: str) -> tuple[str, str]:
     if not others or name in inspector.get_table_names():
         return own
     schemas = inspector.get_schema_names()
-    return next((place for place in others if place[0] in schemas), others[-1])
+    there = [place for place in others if place[0] in schemas]
+    exact = (place for place in there if place[1] in inspector.get_table_names(place[0]))
+    return next(exact, (there or others[-1:])[0])
 
 
 def shown(connection: Connection, *parts: str, quote: str = '"') -> str:

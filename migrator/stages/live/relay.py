@@ -87,10 +87,10 @@ class Ahead:
         for number in [number for number in self._pending if number < first]:
             self._drop(number)
         self._upto = max(self._upto, first)
-        judged = self._taken + self._spared
-        if self._spared < SPARED_MIN * judged:
+        done = self._taken + self._spared
+        if done >= FEWEST_MARKS and self._spared < SPARED_MIN * done:
             return  # a backlog of different rows
-        most = self.most if judged else min(TRIAL, self.most)
+        most = self.most if done >= FEWEST_MARKS else min(TRIAL, self.most)
         while (room := most - len(self._pending)) > 0:
             page = self.marks.look(self._upto, min(PAGE, room), free=True)
             for mark in page:
@@ -134,9 +134,9 @@ class Ahead:
                     del self._pending[number]
                     waited_s = self.clock() - pending.seen_at
                     finished.append(replace(pending.mark, age_s=pending.mark.age_s + waited_s))
-        spared = sum(mark.id not in taken for mark in finished)
-        self._spared += spared
-        self._taken += len(finished) - spared
+        if self._upto:
+            self._taken += len(taken)
+            self._spared += sum(mark.id not in taken for mark in finished)
         return finished
 
     def _renew(self) -> None:

@@ -125,6 +125,8 @@ def _is_ripe(item: Item, design: TableDesign, before_s: float) -> bool:
     expiry = item.get(design.ttl or "")
     if item.get(design.type_attribute) != TOMBSTONE or not isinstance(expiry, int):
         return False
+    if design.ticket_attribute not in item:
+        return False  # changed by hand
     # It holds whole seconds: one of the second in which a writer began may be younger than that writer.
     return expiry - TOMBSTONE_DAYS * 86_400 + 1 <= before_s
 
@@ -347,7 +349,12 @@ class SharedLeases(Forked):
             if old is not None and old is not slot and not old.turns:
                 left = old
         if left is not None:
-            self._leave(left)
+            try:
+                self._leave(left)
+            except BaseException:
+                # The caller has no turn that it could leave.
+                self.leave(slot, clean=False)
+                raise
         return slot
 
     def _is_fresh(self, slot: LeaseSlot) -> bool:

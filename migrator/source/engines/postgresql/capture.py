@@ -283,7 +283,7 @@ def _decode(connection: Connection, domains: dict[int, int]) -> Decode:
         loads, type_ = Transformer(driver), _base_type(connection, int(word), domains)
         if type_ == _MONEY:
             scale = 2 - _decimals(connection, domains)
-            return lambda data: Decimal(re.sub(b"[$,]", b"", data).decode()).scaleb(scale)
+            return lambda data: Decimal(re.sub(b"[$,]", b"", data).decode(errors="replace")).scaleb(scale)
         return loads.get_loader(type_, Format.TEXT).load
 
     def decode(word: str, text: str) -> Any:

@@ -558,6 +558,30 @@ def test_relay_looks_ahead_only_after_full_takes_in_a_row() -> None:
     assert [shop.relay.once().finished for _ in range(3)] == [1, 1, 4]
 
 
+@pytest.mark.parametrize(("repeated", "looked"), [(0, 20), (2, 20), (40, 100)])
+def test_a_relay_looks_further_ahead_only_if_that_spares_takes(
+    repeated: int, looked: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("migrator.stages.live.relay.TRIAL", 20)
+    shop = Shop(marks=10, ahead=100)
+    monkeypatch.setattr("migrator.stages.live.relay.FEWEST_MARKS", 1)
+    for number in range(200):
+        shop.change("users", number % 10 if 10 <= number < 10 + repeated else number, name="Ann")
+    seen = set[int]()
+
+    def look(after: int, count: int, *, free: bool = False) -> list[Mark]:
+        marks = MemoryMarks.look(shop.marks, after, count, free=free)
+        seen.update(mark.id for mark in marks)
+        return marks
+
+    monkeypatch.setattr(shop.marks, "look", look)
+    shop.relay.once()
+    assert len(seen) == 20
+    shop.relay.once()
+    assert len(seen) >= looked if repeated == 40 else len(seen) == looked
+    worked_off(shop)
+
+
 @pytest.mark.parametrize(("trial", "finished"), [(100, [1, 3]), (1, [1, 1])])
 def test_relay_stops_looking_ahead_when_it_spares_nothing(
     trial: int, finished: list[int], monkeypatch: pytest.MonkeyPatch

@@ -67,6 +67,24 @@ def test_an_old_place_is_left_when_its_last_turn_has_ended(
     assert living(shared_leases) == 0
 
 
+def test_turn_that_could_not_leave_the_place_before_it_is_no_turn(
+    shared_leases: SharedLeases, clock: VirtualTime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(_: object) -> None:
+        raise StoppedError("the journal does not answer")
+
+    with shared_leases.turn():
+        pass
+    clock.now += TURN_S
+    with monkeypatch.context() as patched:
+        patched.setattr(shared_leases.heartbeats.writers, "leave", away)
+        with pytest.raises(StoppedError, match="the journal"):
+            shared_leases.enter()
+    slot = shared_leases.enter()
+    assert slot.turns == 1
+    shared_leases.leave(slot)
+
+
 def test_place_of_a_failed_turn_stays_for_its_request_lifetime(
     shared_leases: SharedLeases,
 ) -> None:
