@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import random
 import sqlite3
@@ -41,9 +42,9 @@ from sqlalchemy.pool import Pool, StaticPool
 from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_random
 
 from migrator.journal import schema
-from migrator.runtime.errors import MigratorError, SettingsError, StoppedError
+from migrator.runtime.errors import AwayError, MigratorError, SettingsError, StoppedError
 from migrator.runtime.measures import Answers
-from migrator.runtime.retry import Retry
+from migrator.runtime.retry import Retry, cut_off, cut_to_end, refuse_late
 from migrator.runtime.server_errors import (
     ALIVE,
     connected,
@@ -463,6 +464,7 @@ class Database:
                 alone,
                 self.answers.timed(),
                 self.engine.connect().execution_options(**options) as connection,
+                nullcontext() if self.sqlite else cut_off(_socket_of(connection.connection.driver_connection)),
                 connection.begin(),
             ):
                 self._reached = True
@@ -677,6 +679,13 @@ def _engine(url: URL) -> Engine:
                     execution_options=options,
                 )
             event.listen(engine, "do_connect", _connect)
+            ping = engine.dialect.do_ping
+
+            def bounded_ping(connection: DBAPIConnection) -> bool:
+                with cut_off(_socket_of(connection)):
+                    return ping(connection)
+
+            engine.dialect.do_ping = bounded_ping  # type: ignore[method-assign]
             return engine
         return sqlite_engine(url)
     except (NoSuchModuleError, ModuleNotFoundError):
@@ -688,8 +697,16 @@ def _engine(url: URL) -> Engine:
 
 
 def _connect(dialect: Dialect, _: object, words: Sequence[Any], named: Mapping[str, Any]) -> DBAPIConnection:
+    refuse_late(AwayError)
+    if (left_s := cut_to_end(None)) is not None:
+        named = {**named, "connect_timeout": math.ceil(left_s)}
     connection: DBAPIConnection = connected(dialect, words, named, "the journal's URL")
     return connection
+
+
+def _socket_of(driver: Any) -> int:
+    number: int = driver.fileno() if hasattr(driver, "fileno") else driver._sock.fileno()
+    return number
 
 
 def _without_secrets(url: URL) -> str:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+import os
 import random
+import socket
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar, copy_context
-from threading import Lock, get_ident
+from threading import Lock, Timer, get_ident
 from typing import NoReturn, TypeVar
 
 from msgspec import Struct
@@ -77,6 +79,31 @@ def refuse_late(made: type[StoppedError] = StoppedError) -> None:
 def cut_to_end(timeout_s: float | None) -> float | None:
     left_s = _END.get()[0] - time.monotonic()
     return timeout_s if math.isinf(left_s) else max(0.001, min(timeout_s or left_s, left_s))
+
+
+@contextmanager
+def cut_off(connection: int) -> Iterator[None]:
+    """In the block, the socket with this number is shut down at the end of `ending_at`: drivers wait for a frozen
+    server without limit.
+    """
+    left_s = _END.get()[0] - time.monotonic()
+    if math.isinf(left_s):
+        yield
+        return
+    # Of another number, which stays this socket's even when the driver closes its own.
+    with socket.socket(fileno=os.dup(connection)) as same:
+        timer = Timer(max(left_s, 0.0), _shut, [same])
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+
+
+def _shut(open_socket: socket.socket) -> None:
+    with suppress(OSError):
+        open_socket.shutdown(socket.SHUT_RDWR)
 
 
 def in_context(work: Callable[..., Result]) -> Callable[..., Result]:

@@ -11,7 +11,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from sqlalchemy import event, func, select
+from sqlalchemy import Connection, event, func, select
 from sqlalchemy.engine import make_url
 
 from migrator.journal import schema
@@ -25,12 +25,13 @@ from migrator.mapping.model.instances import Instance
 from migrator.mapping.model.journal import Finding, Page, RunIdentity, SegmentState, Tally
 from migrator.mapping.model.live import KeyRequest
 from migrator.runtime.errors import StoppedError
-from migrator.runtime.retry import Backoff, Retry
+from migrator.runtime.retry import Backoff, Retry, ending_at
 from migrator.runtime.server_errors import ALIVE
 from migrator.source.engines.base import Address, ConnectionOptions
 from migrator.source.engines.connect import read_engine, source_url
 from migrator.source.reader import SqlSource
 from tests import pins
+from tests.faults.tcp import tcp_way
 from tests.support_mysql import connect
 
 pytestmark = pytest.mark.slow
@@ -61,6 +62,39 @@ def test_lost_postgresql_connection_is_noticed_in_a_minute(postgres_database: st
         for connection, expected in ((own, wanted | {"keepalives_idle": "7"}), (other, wanted)):
             driver: Any = connection.connection.driver_connection
             assert expected.items() <= driver.info.get_parameters().items()
+
+
+@pytest.mark.parametrize("when", ["before it connects", "before its statements", "within"])
+@pytest.mark.parametrize("server", SERVERS)
+def test_a_frozen_server_is_given_up_when_a_commit_may_not_wait(
+    server: str, when: str, request: pytest.FixtureRequest
+) -> None:
+    url, answers = make_url(request.getfixturevalue(server)), threading.Event()
+    port = url.port or {"postgresql": 5432, "mysql": 3306}[url.get_backend_name()]
+    answers.set()
+
+    def frozen(_: bytes) -> None:
+        answers.wait()
+
+    with (
+        tcp_way(str(url.host), port, lambda: frozen) as way,
+        closing(SqlJournal(url.set(host="127.0.0.1", port=way.port), QUICK)) as journal,
+    ):
+        if when == "before it connects":
+            journal.database.engine.dispose()
+
+        def work(connection: Connection) -> Any:
+            if when == "within":
+                answers.clear()
+            return connection.execute(select(func.count()).select_from(schema.meta)).scalar_one()
+
+        if when != "within":
+            answers.clear()
+        with pytest.raises(StoppedError, match="^late$"), ending_at(time.monotonic() + 0.5, "late"):
+            journal.database.transaction(work, twice=True)
+        answers.set()
+        with ending_at(time.monotonic() + 120, "late"):
+            assert journal.database.transaction(lambda one: one.execute(select(1)).scalar_one(), twice=True)
 
 
 def end_connection(journal: SqlJournal, driver: Any) -> None:

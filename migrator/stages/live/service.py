@@ -235,7 +235,7 @@ class BeforeCommit:
             except BaseException as error:
                 self.aside(partial(self.shared_leases.fail, slot, error))
                 raise
-        self.aside(partial(self.shared_leases.leave, slot))
+            self.aside(partial(self.shared_leases.leave, slot))
 
 
 def reached(relay: Relay, marks: Sequence[Mark]) -> dict[Root, set[ItemKey]]:
