@@ -236,7 +236,7 @@ def _lasting(cause: BaseException, where: str, kind: str) -> MigratorError:
             f"{where} is not a SQLite database; name another file; if it was the journal, {_BEGIN_ANEW}"
         )
     if "unable to open" in text:
-        return SettingsError(f"{where} cannot be opened for writing; look at its folder's permissions")
+        return SettingsError(f"{where} cannot be opened for writing; it must be a file, in a folder that this user may write")
     if takes_no_writes(cause) or "readonly" in text:
         return SettingsError(
             f"{where} can only be read: this user may not write it or, for a file, its folder, or its disk is full;"

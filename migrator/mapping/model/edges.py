@@ -533,7 +533,7 @@ class Manifest(Struct, frozen=True):
             parts = [PartFile(**part) for part in fields.pop("parts")]
             del fields["items"], fields["json_bytes"]
             return cls(**fields, parts=parts)
-        except (AttributeError, KeyError, TypeError) as error:
+        except (AttributeError, KeyError, TypeError, RecursionError) as error:
             raise ValueError(type(error).__name__) from None
 
 
