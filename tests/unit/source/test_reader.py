@@ -70,15 +70,18 @@ def test_statement_parameters_have_the_forms_that_sqlite_stores(source: SqlSourc
     assert source.query('SELECT "Id" FROM purchase WHERE total > :t', {"t": Decimal("50.5")}) == [(40,)]
 
 
-def test_key_has_one_text_in_any_database_time_zone(postgres_database: str) -> None:
+def test_settings_of_a_database_change_no_key_and_no_type(postgres_database: str) -> None:
     with psycopg.connect(postgres_database, autocommit=True) as server:
         name = server.info.dbname
         server.execute(f"ALTER DATABASE {name} SET timezone = 'Asia/Tokyo'".encode())
         server.execute(f"ALTER DATABASE {name} SET datestyle = 'German'".encode())
-        server.execute("CREATE TABLE by_zoned (k timestamptz PRIMARY KEY, n bigint)")
+        server.execute(f"ALTER DATABASE {name} SET quote_all_identifiers = on".encode())
+        server.execute("CREATE TABLE by_zoned (k timestamptz PRIMARY KEY, n bigint, t text[])")
         server.execute("INSERT INTO by_zoned VALUES ('2024-05-01 12:00+00', 1), ('2024-05-02 12:00+00', 2)")
     with closing(SqlSource(source_url(postgres_database))) as source:
         bounds = list(source.page_bounds(plan_of(TABLES["by_zoned"]), 1))
+        (table,) = source.facts().tables.values()
+        assert [column.kind.name for column in table.columns] == ["timestamp", "integer", "list"]
     assert bounds == ['["2024-05-01 12:00:00+00:00"]', '["2024-05-02 12:00:00+00:00"]']
 
 

@@ -30,6 +30,8 @@ _SETTINGS = {
     **TEXTS,
     # So that a text in a mapping's SQL ends where our check saw its end.
     "standard_conforming_strings": "on",
+    # Types are told by their names in the catalogue.
+    "quote_all_identifiers": "off",
     # An error if a policy would hide rows, as in pg_dump: the item of a hidden row would be deleted.
     "row_security": "off",
     # A page and a query of the catalogue take milliseconds; compiling their plans would take a third of a second each.
