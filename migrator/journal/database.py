@@ -236,7 +236,9 @@ def _lasting(cause: BaseException, where: str, kind: str) -> MigratorError:
             f"{where} is not a SQLite database; name another file; if it was the journal, {_BEGIN_ANEW}"
         )
     if "unable to open" in text:
-        return SettingsError(f"{where} cannot be opened for writing; it must be a file, in a folder that this user may write")
+        return SettingsError(
+            f"{where} cannot be opened for writing; it must be a file, in a folder that this user may write"
+        )
     if takes_no_writes(cause) or "readonly" in text:
         return SettingsError(
             f"{where} can only be read: this user may not write it or, for a file, its folder, or its disk is full;"
@@ -464,7 +466,9 @@ class Database:
                 alone,
                 self.answers.timed(),
                 self.engine.connect().execution_options(**options) as connection,
-                nullcontext() if self.sqlite else cut_off(_socket_of(connection.connection.driver_connection)),
+                nullcontext()
+                if self.sqlite
+                else cut_off(_socket_of(connection.connection.driver_connection)),
                 connection.begin(),
             ):
                 self._reached = True
@@ -685,7 +689,7 @@ def _engine(url: URL) -> Engine:
                 with cut_off(_socket_of(connection)):
                     return ping(connection)
 
-            engine.dialect.do_ping = bounded_ping  # type: ignore[method-assign]
+            engine.dialect.do_ping = bounded_ping  # type: ignore[assignment,method-assign]
             return engine
         return sqlite_engine(url)
     except (NoSuchModuleError, ModuleNotFoundError):

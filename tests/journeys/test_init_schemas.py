@@ -71,6 +71,26 @@ def test_patterns_of_a_generated_schema_answer_as_sql_does(
     assert ended.data["proof"]["refused"] == {}
 
 
+def test_six_digits_of_a_float_are_the_answer_on_mariadb(
+    here: Callable[[str], Project], mysql_database: str
+) -> None:
+    support_mysql.run_script(
+        mysql_database,
+        "CREATE TABLE shop (id INT PRIMARY KEY, lat FLOAT, exact DOUBLE);"
+        "CREATE TABLE visit (id INT PRIMARY KEY, shop_id INT NOT NULL, score FLOAT,"
+        " FOREIGN KEY (shop_id) REFERENCES shop (id));"
+        "INSERT INTO shop VALUES (1, 1 / 7, 1 / 7), (2, 123456.789, 2), (3, NULL, NULL), (4, 16777217, 3);"
+        "INSERT INTO visit SELECT id * 10, id, id / 7 FROM shop",
+    )
+    project = here(mysql_database)
+    ended = proposed(project, "--statements", "none", "--json", prove=True)
+    assert ended.code == 0, ended.err
+    assert not any(one["different"] for one in ended.data["proof"]["patterns"].values())
+    text = (project.folder / "shop.yaml").read_text(encoding="utf-8")
+    assert text.count("compare: {normalise: {lat: six_digits}}") == 1
+    assert text.count("compare: {normalise: {score: six_digits}}") == 2
+
+
 def test_composite_keys_without_statements_are_queried_by_key(
     here: Callable[[str], Project], tmp_path: Path
 ) -> None:

@@ -83,11 +83,29 @@ def mapping_of(
             return quoted(access.question.sql)
         return text_of({part.name: _select(part, facts, quote) for part in access.parts})
 
+    def shortened(access: Access) -> dict[str, str]:
+        """Numbers that MySQL and MariaDB show with six digits."""
+        found = {}
+        for answer in access.parts or (access.question,):
+            tables = {"": answer.table, **{one.alias: one.table for one in answer.joins}}
+            for alias, name in answer.outputs:
+                column = facts.tables[tables[alias]].column(name)
+                if column is not None and column.kind.single:
+                    found[attributes_of(access.stored, facts).get((alias, name), name)] = "six_digits"
+        return found
+
     entities = [_entity(design, facts, figures, name) for name in sorted(design.homes)]
     template = text_template(
         __package__, "mapping.yaml.j2", text=text_of, quoted=quoted, calls=frequency, rate=_rate
     )
-    functions = {"stored": _stored, "request": _request, "returns": returns, "row_key": row_key, "sql": sql}
+    functions = {
+        "stored": _stored,
+        "request": _request,
+        "returns": returns,
+        "row_key": row_key,
+        "sql": sql,
+        "shortened": shortened,
+    }
     return template.render(functions, design=design, table=table, entities=entities, remarks=remarks)
 
 

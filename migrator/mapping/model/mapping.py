@@ -160,7 +160,7 @@ def rewritten(value: Expression, change: Callable[[Ref | Template], Expression])
 # ── Access patterns, and the requests made from them ──
 
 ParamType = Literal["integer", "number", "text", "boolean", "date", "timestamp", "uuid", "binary"]
-Normaliser = Literal["lower", "upper", "trim", "unordered", "date"]
+Normaliser = Literal["lower", "upper", "trim", "unordered", "date", "six_digits"]
 Operation = Literal["query", "get", "batch_get"]
 Order = Literal["exact", "any"]
 Operator = Literal["equal", "begins_with", "between", "ge", "gt", "le", "lt", "exists", "absent"]

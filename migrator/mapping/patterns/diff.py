@@ -130,12 +130,21 @@ def _unordered(value: Any) -> Any:
     return sorted(value, key=lambda element: as_text((element,))) if isinstance(value, list) else value
 
 
+_SIX_DIGITS = Context(prec=6)
+"""As MySQL and MariaDB show a FLOAT."""
+
+
+def _six_digits(value: Any) -> Any:
+    return _SIX_DIGITS.create_decimal(value) if _is_number(value) else value
+
+
 _NORMALISERS: dict[Normaliser, Step] = {
     "lower": _of_text(str.lower),
     "upper": _of_text(str.upper),
     "trim": _of_text(str.strip),
     "unordered": _unordered,
     "date": _of_text(_day),
+    "six_digits": _six_digits,
 }
 
 

@@ -206,5 +206,5 @@ def test_no_other_thread_calls_one_function_again_and_again() -> None:
     """The shadow pool's threads work off a queue, and its watch is woken by what is put there; a server waits for requests, the
     driver of several processes for their lines, and that of a cluster for a round of tasks. retry.py ends a connection once."""
     root = Path(inspect.getfile(migrator)).parent
-    found = {path.name for path in root.rglob("*.py") if re.search(r"\b(Thread|Timer)\(", path.read_text())}
-    assert found == {"system.py", "retry.py", "shadow.py", "server.py", "watched.py", "processes.py", "work.py"}
+    found = {path.stem for path in root.rglob("*.py") if re.search(r"\b(Thread|Timer)\(", path.read_text())}
+    assert found == {"system", "retry", "shadow", "server", "watched", "processes", "work"}

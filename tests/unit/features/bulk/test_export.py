@@ -249,5 +249,5 @@ def test_nothing_of_others_is_taken_away(tmp_path: Path) -> None:
 
 
 def test_a_deeply_nested_manifest_is_no_manifest() -> None:
-    with pytest.raises(ValueError, match="^RecursionError$"):
+    with pytest.raises(ValueError, match="RecursionError"):
         Manifest.read(b"[" * 100_000)
