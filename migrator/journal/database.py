@@ -413,6 +413,11 @@ _DRIVERS = {
 }
 _EXTRAS = {"postgresql+psycopg": "postgres", "mysql+pymysql": "mysql"}
 _CONNECT_TIMEOUT_S = 10
+_MYSQL_SESSION = (
+    "SET SESSION sql_mode = 'STRICT_TRANS_TABLES', sql_select_limit = 18446744073709551615, sql_safe_updates = 0,"
+    " sql_big_selects = 1"
+)
+"""A server's own values could cut an answer or a text, or refuse a statement by how its rows are found."""
 _FORK_WAIT_S = 5.0
 
 
@@ -661,7 +666,8 @@ def _engine(url: URL) -> Engine:
     try:
         if url.get_backend_name() != "sqlite":
             is_postgresql = url.get_backend_name() == "postgresql"
-            defaults = {"connect_timeout": _CONNECT_TIMEOUT_S, **(ALIVE if is_postgresql else {})}
+            own = ALIVE if is_postgresql else {"init_command": _MYSQL_SESSION}
+            defaults = {"connect_timeout": _CONNECT_TIMEOUT_S, **own}
             connect_args: dict[str, Any] = {
                 name: value for name, value in defaults.items() if name not in url.query
             }

@@ -268,6 +268,9 @@ def prepare(connection: Session[Any], _: object, *, connection_options: Connecti
         **_limits(connection, connection_options),
         "lock_wait_timeout": wait_s,
         "innodb_lock_wait_timeout": wait_s,
+        # Both would refuse a statement by how its rows are found.
+        "sql_safe_updates": 0,
+        "sql_big_selects": 1,
         **SESSION,
     }
     with connection.cursor() as cursor:
