@@ -9,6 +9,7 @@ from typing import get_args
 import pytest
 
 from migrator.mapping.model.facts import Kind
+from migrator.source.engines import catalogue
 from migrator.source.engines.base import Engine, GrantObject
 from migrator.source.engines.catalogue import TypeRule
 from migrator.source.engines.connect import ENGINES, engine_of
@@ -148,3 +149,19 @@ def test_queries_are_those_that_the_code_names(engine: Engine) -> None:
     asked = {*re.findall(r'"(\w+)"', code)} | {f"has_{kind}" for kind in get_args(GrantObject)}
     assert {*re.findall(r'QUERIES\["(\w+)"', code)} | parts <= names <= asked | parts
     assert not any("{" in engine.queries.text(name) for name in names)
+
+
+@pytest.mark.parametrize(
+    ("kinds", "declared", "digits"),
+    [
+        (facts.KINDS, "timestamp(3)", 3),
+        (facts.KINDS, "datetime(6)", 6),
+        (facts.KINDS, "datetime", 0),
+        (facts.KINDS, "decimal(10,2)", 10),
+        (postgresql_facts.KINDS, "timestamp(3) without time zone", 3),
+        (postgresql_facts.KINDS, "timestamp without time zone", 6),
+        (postgresql_facts.KINDS, "numeric(12,2)", 12),
+    ],
+)
+def test_a_type_has_its_digits(kinds: catalogue.Kinds, declared: str, digits: int) -> None:
+    assert kinds.kind_of(declared).precision == digits
