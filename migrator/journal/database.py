@@ -250,6 +250,9 @@ def _lasting(cause: BaseException, where: str, kind: str) -> MigratorError:
         )
     if state in _LOST_SQLSTATES or number in _LOST_MYSQL or any(words in text for words in _LOST_SQLITE):
         return SettingsError(f"{where} has lost a table or a column; {_BEGIN_ANEW}")
+    if state == "3F000":
+        what = "this user's search_path names no schema for its tables; add ?options=-csearch_path%3DSCHEMA to the URL"
+        return SettingsError(f"{where}: {what}")
     if state == "42501" or number in _DENIED_MYSQL:
         what = "this user may not do that there; GRANT it to make tables, and to SELECT, INSERT, UPDATE and DELETE in them"
         return SettingsError(f"{where}: {kind}: {what}")
@@ -645,7 +648,7 @@ def _gave_up(error: BaseException, tried: str) -> MigratorError:
 
 
 def _url(text: str | URL) -> URL:
-    advice = "write sqlite:///path, postgresql://… or mysql://…"
+    advice = "write sqlite:///path, postgresql://… or mysql://…, or ${NAME} for a variable that holds one"
     try:
         url = make_url(text)
     except (ArgumentError, ValueError):

@@ -145,3 +145,8 @@ def test_missing_rights_are_named_to_the_user(postgres_database: str) -> None:
                 SqlJournal(url)
         finally:
             server.execute(f"DROP ROLE {name}")
+
+
+def test_a_search_path_without_a_schema_is_named(postgres_database: str) -> None:
+    with pytest.raises(SettingsError, match="search_path"):
+        SqlJournal(f"{postgres_database}?options=-csearch_path%3D''")
