@@ -91,19 +91,21 @@ def cut_off(connection: int) -> Iterator[None]:
         yield
         return
     # Of another number, which stays this socket's even when the driver closes its own.
-    with socket.socket(fileno=os.dup(connection)) as same:
-        timer = Timer(max(left_s, 0.0), _shut, [same])
-        timer.daemon = True
-        timer.start()
-        try:
-            yield
-        finally:
-            timer.cancel()
+    same = os.dup(connection)
+    timer = Timer(max(left_s, 0.0), _shut, [same])
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        timer.join()
+        os.close(same)
 
 
-def _shut(open_socket: socket.socket) -> None:
-    with suppress(OSError):
-        open_socket.shutdown(socket.SHUT_RDWR)
+def _shut(number: int) -> None:
+    with suppress(OSError), socket.socket(fileno=os.dup(number)) as ended:
+        ended.shutdown(socket.SHUT_RDWR)
 
 
 def in_context(work: Callable[..., Result]) -> Callable[..., Result]:
