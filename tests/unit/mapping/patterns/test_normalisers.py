@@ -119,7 +119,7 @@ WRONG = {
     "compare: {ignore: [regio]}": "compare.ignore.0: p returns no 'regio'; did you mean 'region'?",
     "compare: {tolerance: {m: 1}}": "compare.tolerance.m: p returns no 'm'; known: id, n, region",
     "compare: {normalise: {Region: lower}}": "compare.normalise.Region: p returns no 'Region'; did you mean 'region'?",
-    "compare: {normalise: {region: lowr}}": "compare.normalise.region: write 'lower', 'upper', 'trim', 'unordered' or 'date' here",
+    "compare: {normalise: {region: lowr}}": "compare.normalise.region: write 'lower', 'upper', 'trim', 'unordered', 'date' or 'six_digits' here",
     "compare: {normalise: {region: []}}": "compare.normalise.region: write 1 or more values here",
     "compare: {tolerance: {n: 0}}": "compare.tolerance.n: write a value above 0",
     "compare: {tolerance: {n: .inf}}": "compare.tolerance.n: write a",
